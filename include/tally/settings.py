@@ -1,0 +1,88 @@
+"""Every setting, once, with its default: `TALLY_<NAME>` in the environment overrides it."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from tally.errors import TallyError
+
+REPO = Path(__file__).resolve().parents[2]
+
+
+class Settings(BaseSettings):
+    """One run's settings; all its state lives below `home`."""
+
+    model_config = SettingsConfigDict(env_prefix="TALLY_", frozen=True, extra="ignore")
+
+    home: Path = Field(REPO / "var", description="All state of a run: lake, checkpoints, control store, broker, logs.")
+    catalog: Path = Field(REPO / "spark", description="The definitions: topics.py and pipelines/*.py.")
+    jars: Path = Field(REPO / ".jars", description="Where `make setup` puts Spark's and the broker's jars.")
+    kafka: str = Field("", description="Bootstrap servers of your cluster; empty: the embedded broker.")
+    kafka_port: int = Field(0, description="Port of the embedded broker; 0: 9092, or a free one where that is busy.")
+    kafka_heap: str = Field("384m", description="Heap of the embedded broker.")
+    kafka_properties: Path | None = Field(None, description="Client properties (SASL_SSL and the like) for every client.")
+    kafka_retention_hours: int = Field(168, description="Retention of topics that Tally itself creates.")
+    lake: str = Field("", description="Root of the Delta tables, a path or URI; empty: <home>/lake.")
+    checkpoints: str = Field("", description="Root of the stream checkpoints; empty: <home>/checkpoints.")
+    control: str = Field("", description="SQLAlchemy URL of the control store; empty: SQLite in <home>.")
+    spark_master: str = Field("local[2]", description="Spark's master.")
+    spark_memory: str = Field("1g", description="Driver memory of a batch or reconcile job.")
+    stream_memory: str = Field("1536m", description="Driver memory of a stream driver.")
+    shuffle_partitions: int = Field(2, description="Pinned into a stream's checkpoint by its first batch.")
+    trigger_seconds: float = Field(1.0, description="Pace of micro-batches.")
+    max_offsets_per_trigger: int = Field(500_000, description="Most records one micro-batch takes.")
+    max_offsets_per_ingest: int = Field(4_000_000, description="Most records one archive commit takes.")
+    skew: str = Field("5 minutes", description="How far past its record's broker time an event time may lie.")
+    fold_after_batches: int = Field(100, description="Micro-batches between folds of superseded speed rows.")
+    trim_after: str = Field("7 days", description="How long a sealed window's speed rows are kept.")
+    settle: str = Field("0 seconds", description="Extra wait after a window closes before it may be sealed.")
+    tolerance: float = Field(1e-9, description="Relative difference of floating-point measures that counts as rounding.")
+    batch_every: str = Field("0 * * * *", description="Cron of batch__<pipeline>, on data intervals, UTC.")
+    spark_pool: str = Field("default_pool", description="Airflow pool that Spark tasks take a slot of.")
+    airflow_port: int = Field(8080, description="Port of the Airflow UI in the demo.")
+
+    def model_post_init(self, _: object) -> None:
+        for name in ("home", "catalog", "jars"):
+            object.__setattr__(self, name, Path(getattr(self, name)).expanduser().absolute())
+
+    @cached_property
+    def lake_root(self) -> str:
+        return self.lake.rstrip("/") or str(self.home / "lake")
+
+    @cached_property
+    def checkpoint_root(self) -> str:
+        return self.checkpoints.rstrip("/") or str(self.home / "checkpoints")
+
+    @cached_property
+    def control_url(self) -> str:
+        return self.control or f"sqlite:///{self.home / 'control.db'}"
+
+    @property
+    def broker_file(self) -> Path:
+        """Written by `tally up`: {"bootstrap": ..., "pid": ...} of this home's broker."""
+        return self.home / "broker.json"
+
+    def bootstrap(self) -> str:
+        """Where Kafka is: the configured cluster, or this home's broker."""
+        if self.kafka:
+            return self.kafka
+        try:
+            return str(json.loads(self.broker_file.read_text())["bootstrap"])
+        except FileNotFoundError:
+            raise TallyError(
+                f"no broker runs for {self.home}", field="TALLY_KAFKA", cure="tally up, or set TALLY_KAFKA"
+            ) from None
+
+    def table(self, *parts: str) -> str:
+        """The path of a Delta table on the lake, e.g. table("speed", pipeline, version)."""
+        return "/".join([self.lake_root, *parts])
+
+
+def settings() -> Settings:
+    """The settings as the environment now has them."""
+    return Settings()  # type: ignore[call-arg]
