@@ -1,0 +1,149 @@
+"""The words of a definition file: `topic`, `pipeline`, `tumbling`, `hopping`, `session`. Declaring does nothing."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, NoReturn
+
+from tally.catalog.duration import human, parse_duration
+from tally.catalog.schema import parse_schema
+from tally.catalog.spec import Pipeline, Topic, Window
+from tally.errors import DefinitionError, TallyError
+
+NAME = re.compile(r"[a-z][a-z0-9_]*$")
+TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}$")
+
+
+def topic(
+    name: str,
+    *,
+    schema: str,
+    event_time: str,
+    lateness: str | timedelta,
+    unique: str | None = None,
+    partitions: int = 4,
+) -> Topic:
+    """Declare a Kafka topic; a contract that cannot hold is refused at the author's line."""
+    where = author_line()
+    try:
+        if not isinstance(name, str) or not TOPIC_NAME.match(name):
+            refuse(f"{name!r} is no Kafka topic name", "name", "use letters, digits, '.', '_' and '-'")
+        fields = parse_schema(schema)
+        types = {f.name: f.type for f in fields}
+        if event_time not in types:
+            refuse(f"{event_time!r} is not in the schema", "event_time", f"one of: {', '.join(types)}")
+        if types[event_time] != "TIMESTAMP":
+            refuse(f"{event_time!r} is {types[event_time]}", "event_time", "declare it TIMESTAMP in the schema")
+        if unique is not None and unique not in types:
+            refuse(f"{unique!r} is not in the schema", "unique", f"one of: {', '.join(types)}")
+        if not isinstance(partitions, int) or partitions < 1:
+            refuse(f"{partitions!r} partitions", "partitions", "at least 1")
+        return Topic(
+            name=name,
+            schema=fields,
+            event_time=event_time,
+            lateness=parse_duration(lateness, field="lateness"),
+            unique=unique,
+            partitions=partitions,
+        )
+    except TallyError as error:
+        raise at_line(error, where, f"topic {name}") from None
+
+
+def tumbling(size: str | timedelta) -> Window:
+    """Windows of one size, end to end."""
+    span = positive(size, "window")
+    return Window(kind="tumbling", size=span, slide=span)
+
+
+def hopping(size: str | timedelta, by: str | timedelta) -> Window:
+    """Windows of one size, a new one every `by`."""
+    span, slide = positive(size, "window"), positive(by, "by")
+    if slide > span:
+        refuse(f"a slide of {human(slide)} leaves gaps between windows of {human(span)}", "by", "make it at most the size")
+    return Window(kind="hopping", size=span, slide=slide)
+
+
+def session(gap: str | timedelta) -> Window:
+    """Windows of one key's activity that end when nothing came for `gap`."""
+    span = positive(gap, "gap")
+    return Window(kind="session", size=span, slide=span)
+
+
+def pipeline(
+    *,
+    reads: Topic | Sequence[Topic],
+    window: Window,
+    key: str | Sequence[str],
+    reach: str | timedelta | None = None,
+    owner: str = "tally",
+) -> Callable[[Callable[..., Any]], Pipeline]:
+    """Declare the function below as a pipeline; `reach` is how far apart in time joined events may lie."""
+    where = author_line()
+
+    def declare(function: Callable[..., Any]) -> Pipeline:
+        name = getattr(function, "__name__", repr(function))
+        try:
+            topics = (reads,) if isinstance(reads, Topic) else tuple(reads)
+            check_contract(name, function, topics, window)
+            if len(topics) > 1 and reach is None:
+                refuse("a join needs to say how far apart its events may lie", "reach", 'e.g. reach="30 minutes"')
+            return Pipeline(
+                name=name,
+                reads=topics,
+                window=window,
+                key=(key,) if isinstance(key, str) else tuple(key),
+                reach=None if reach is None else parse_duration(reach, field="reach"),
+                function=function,
+                file=inspect.getsourcefile(function) or "?",
+                line=function.__code__.co_firstlineno,
+                doc=inspect.getdoc(function) or "",
+                owner=owner,
+            )
+        except TallyError as error:
+            raise at_line(error, where, name) from None
+
+    return declare
+
+
+def check_contract(name: str, function: Callable[..., Any], topics: tuple[Topic, ...], window: Window) -> None:
+    """Refuse what can be refused without Spark: names, arity, kinds."""
+    if not NAME.match(name):
+        refuse(f"{name!r} cannot name a table and a DAG", "name", "use lower-case letters, digits and '_'")
+    if not topics or not all(isinstance(t, Topic) for t in topics):
+        refuse("it takes one topic or a list of topics", "reads", "reads=rides, or reads=[rides, payments]")
+    if len({t.name for t in topics}) != len(topics):
+        refuse("a topic is there twice", "reads", "name each topic once")
+    if not isinstance(window, Window):
+        refuse(f"{window!r} is no window", "window", "tumbling(...), hopping(...) or session(...)")
+    if window.kind == "session" and len(topics) > 1:
+        refuse("sessions over a join are not supported", "window", "use tumbling or hopping windows, or one topic")
+    if len(inspect.signature(function).parameters) != len(topics):
+        refuse(f"the function does not take {len(topics)} DataFrame(s)", "reads", "one parameter for each topic, in order")
+
+
+def positive(size: str | timedelta, field: str) -> timedelta:
+    span = parse_duration(size, field=field)
+    if span <= timedelta(0):
+        refuse("it must be longer than nothing", field, 'e.g. "1 minute"')
+    return span
+
+
+def refuse(message: str, field: str, cure: str) -> NoReturn:
+    raise TallyError(message, field=field, cure=cure)
+
+
+def at_line(error: TallyError, where: str, subject: str) -> DefinitionError:
+    return DefinitionError(error.message, pipeline=subject, field=error.field, cure=error.cure, where=where)
+
+
+def author_line() -> str:
+    """file:line of the nearest caller outside this package."""
+    frame = sys._getframe(1)
+    while frame.f_back and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

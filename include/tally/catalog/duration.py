@@ -1,0 +1,81 @@
+"""Durations as people write them ("10 minutes"), and nothing that depends on a calendar or a zone."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from tally.errors import TallyError
+
+UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
+SHORT = {"ms": "millisecond", "s": "second", "m": "minute", "min": "minute", "h": "hour", "d": "day", "w": "week"}
+PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?(?=\s|\d|$|,)\s*,?", re.IGNORECASE)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_duration(text: str | timedelta, *, field: str = "duration") -> timedelta:
+    """A positive or zero span of fixed length; months and years are refused, they have none."""
+    if isinstance(text, timedelta):
+        return text
+    if not isinstance(text, str):
+        raise TallyError(f"{text!r} is no duration", field=field, cure='write it like "10 minutes"')
+    seconds, at = 0.0, 0
+    for match in PART.finditer(text):
+        unit = match[2].lower() if match[2].lower() in SHORT else match[2].lower().rstrip("s")
+        unit = SHORT.get(unit, unit)
+        if match.start() != at or unit not in UNITS:
+            break
+        seconds, at = seconds + float(match[1]) * UNITS[unit], match.end()
+    if at == 0 or at != len(text):
+        raise TallyError(f"{text!r} is no duration", field=field, cure='write it like "10 minutes" or "1 hour 30 minutes"')
+    return timedelta(seconds=seconds)
+
+
+def millis(span: timedelta) -> int:
+    """Whole milliseconds of a span."""
+    return span // timedelta(milliseconds=1)
+
+
+def spark_interval(span: timedelta) -> str:
+    """The span as Spark's interval text."""
+    return f"{millis(span)} milliseconds"
+
+
+def human(span: timedelta) -> str:
+    """The shortest exact text, e.g. "15 minutes"."""
+    left = millis(span)
+    for unit in ("week", "day", "hour", "minute", "second"):
+        size = int(UNITS[unit] * 1000)
+        if left and left % size == 0 and (unit not in ("week",) or left >= size):
+            count = left // size
+            return f"{count} {unit}{'s' if count != 1 else ''}"
+    return f"{left} milliseconds"
+
+
+def parse_instant(text: str | datetime, *, field: str = "time") -> datetime:
+    """An instant in UTC; text without a zone is UTC, and anything that is no ISO 8601 time is refused."""
+    if isinstance(text, datetime):
+        return text.replace(tzinfo=UTC) if text.tzinfo is None else text.astimezone(UTC)
+    try:
+        moment = datetime.fromisoformat(str(text).strip())
+    except ValueError:
+        raise TallyError(
+            f"{text!r} is no time", field=field, cure="write it as ISO 8601, e.g. 2026-11-01T10:00:00Z"
+        ) from None
+    return parse_instant(moment)
+
+
+def to_millis(moment: datetime) -> int:
+    """Milliseconds since the epoch of an aware instant."""
+    return (parse_instant(moment) - EPOCH) // timedelta(milliseconds=1)
+
+
+def from_millis(ms: int) -> datetime:
+    """The UTC instant of milliseconds since the epoch."""
+    return EPOCH + timedelta(milliseconds=ms)
+
+
+def iso(moment: datetime) -> str:
+    """ISO 8601 in UTC with a Z, without a fraction where there is none."""
+    text = parse_instant(moment).isoformat(timespec="milliseconds" if moment.microsecond else "seconds")
+    return text.replace("+00:00", "Z")

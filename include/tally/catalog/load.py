@@ -1,0 +1,117 @@
+"""Loads a folder of definitions into a Catalogue, or says at which line and how to mend it."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from tally.catalog.fingerprint import fingerprint
+from tally.catalog.purity import check_purity
+from tally.catalog.spec import Catalogue, Pipeline, Topic
+from tally.errors import DefinitionError, TallyError
+from tally.settings import settings
+
+loaded: dict[tuple[str, tuple[tuple[str, int, int], ...]], Catalogue] = {}
+
+
+def catalogue() -> Catalogue:
+    """The catalogue that TALLY_CATALOG names."""
+    return load(settings().catalog)
+
+
+def load(folder: Path | str) -> Catalogue:
+    """Every topic and pipeline of a folder; read again only when a file changed."""
+    folder = Path(folder).absolute()
+    if not (folder / "topics.py").is_file():
+        raise TallyError(
+            f"{folder} has no topics.py", field="TALLY_CATALOG", cure="point it at the folder with topics.py and pipelines/"
+        )
+    files = sorted([folder / "topics.py", *folder.glob("pipelines/*.py")])
+    state = (str(folder), tuple((f.name, f.stat().st_mtime_ns, f.stat().st_size) for f in files))
+    if state not in loaded:
+        loaded.clear()
+        loaded[state] = read(folder)
+    return loaded[state]
+
+
+def read(folder: Path) -> Catalogue:
+    """Run the definition files with the folder importable, and gather what they bind."""
+    sys.path.insert(0, str(folder))
+    try:
+        forget(folder)
+        topics = gather_topics(run(folder / "topics.py", "topics"))
+        pipelines = {}
+        for file in sorted(folder.glob("pipelines/*.py")):
+            if not file.name.startswith("_"):
+                pipeline = the_pipeline(file, run(file, f"pipelines.{file.stem}"))
+                pipelines[pipeline.name] = pipeline
+        for pipeline in pipelines.values():
+            for topic in pipeline.reads:
+                topics.setdefault(topic.name, topic)
+    finally:
+        sys.path.remove(str(folder))
+    finished = {}
+    for name, pipeline in pipelines.items():
+        check_purity(pipeline)
+        finished[name] = dataclasses.replace(pipeline, version=fingerprint(pipeline, folder))
+    return Catalogue(path=str(folder), topics=topics, pipelines=finished)
+
+
+def forget(folder: Path) -> None:
+    """Drop what another folder's files left in the module table under the same names."""
+    for name in [n for n in sys.modules if n in ("topics", "pipelines") or n.startswith("pipelines.")]:
+        del sys.modules[name]
+    package = ModuleType("pipelines")
+    package.__path__ = [str(folder / "pipelines")]
+    sys.modules["pipelines"] = package
+
+
+def run(file: Path, name: str) -> ModuleType:
+    """Execute one definition file; whatever goes wrong in it is said with its own line."""
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise DefinitionError("cannot be loaded", where=str(file))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except TallyError:
+        raise
+    except SyntaxError as error:
+        raise DefinitionError(f"{error.msg}", where=f"{error.filename}:{error.lineno}", cure="mend the syntax") from None
+    except Exception as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(file.parent)]
+        where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else str(file)
+        raise DefinitionError(
+            f"{type(error).__name__}: {error}", where=where, cure="a definition file must load without doing anything"
+        ) from None
+    return module
+
+
+def gather_topics(module: ModuleType) -> dict[str, Topic]:
+    """The topics that topics.py binds; two of one name are refused."""
+    topics: dict[str, Topic] = {}
+    for value in vars(module).values():
+        if isinstance(value, Topic):
+            if topics.get(value.name, value) != value:
+                raise DefinitionError("is declared twice", where=str(module.__file__), field=value.name, cure="remove one")
+            topics[value.name] = value
+    return topics
+
+
+def the_pipeline(file: Path, module: ModuleType) -> Pipeline:
+    """The one pipeline of a file, named like the file."""
+    mine = [v for v in vars(module).values() if isinstance(v, Pipeline) and Path(v.file) == file]
+    if len(mine) != 1:
+        raise DefinitionError(
+            f"the file holds {len(mine)} pipelines", where=str(file), cure="one file, one function under @pipeline(...)"
+        )
+    if mine[0].name != file.stem:
+        raise DefinitionError(
+            f"the function is called {mine[0].name!r}", where=mine[0].where, field="name", cure=f"name it {file.stem!r}"
+        )
+    return mine[0]

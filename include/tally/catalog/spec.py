@@ -1,0 +1,107 @@
+"""The declared things as frozen values: a topic, a window, a pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal
+
+from tally.catalog.duration import human, millis
+from tally.catalog.schema import Field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    """A Kafka topic with a schema, an event time, a lateness and, if events carry one, a unique id."""
+
+    name: str
+    schema: tuple[Field, ...]
+    event_time: str
+    lateness: timedelta
+    unique: str | None = None
+    partitions: int = 4
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.schema)
+
+    @property
+    def ddl(self) -> str:
+        return ", ".join(f"`{column.name}` {column.type}" for column in self.schema)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """A rule that puts an event into half-open UTC windows; `step` is the grid on which windows are sealed."""
+
+    kind: Literal["tumbling", "hopping", "session"]
+    size: timedelta
+    slide: timedelta
+
+    @property
+    def step(self) -> timedelta:
+        return self.slide
+
+    def __str__(self) -> str:
+        if self.kind == "hopping":
+            return f"hopping {human(self.size)} by {human(self.slide)}"
+        return f"session, gap {human(self.size)}" if self.kind == "session" else f"tumbling {human(self.size)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pipeline:
+    """One function, DataFrames in, DataFrame out, that both layers run unchanged; `version` is its meaning."""
+
+    name: str
+    reads: tuple[Topic, ...]
+    window: Window
+    key: tuple[str, ...]
+    reach: timedelta | None
+    function: Callable[..., Any] = field(compare=False)
+    file: str
+    line: int
+    doc: str
+    version: str = ""
+    owner: str = "tally"
+
+    @property
+    def where(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    @property
+    def append_only(self) -> bool:
+        """Whether Spark emits a row of this pipeline only once, when its window is over."""
+        return self.window.kind == "session"
+
+    def slot(self, start_ms: int) -> int:
+        """The start of the seal grid's cell that a window starting at `start_ms` belongs to."""
+        step = millis(self.window.step)
+        return start_ms - start_ms % step
+
+    def __call__(self, *frames: Any) -> Any:
+        return self.function(*frames)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalogue:
+    """Everything that one folder of definitions declares."""
+
+    path: str
+    topics: dict[str, Topic]
+    pipelines: dict[str, Pipeline]
+
+    def pipeline(self, name: str) -> Pipeline:
+        """The pipeline of that name; an unknown one is refused with the names there are."""
+        from tally.errors import TallyError
+
+        if name not in self.pipelines:
+            raise TallyError(
+                "no such pipeline",
+                pipeline=name,
+                cure=f"one of: {', '.join(sorted(self.pipelines)) or 'none is defined'} (in {self.path})",
+            )
+        return self.pipelines[name]
+
+    def readers(self, topic: str) -> list[Pipeline]:
+        return [p for p in self.pipelines.values() if any(t.name == topic for t in p.reads)]

@@ -1,0 +1,11 @@
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from topics import rides
+
+from tally import pipeline, tumbling
+
+
+@pipeline(reads=rides, window=tumbling("1 minute"), key="vendor_id")
+def vendor_trips(rides: DataFrame) -> DataFrame:
+    """Trips and takings per vendor, minute by minute."""
+    return rides.groupBy("window", "vendor_id").agg(F.count("*").alias("trips"), F.sum("total_amount").alias("takings"))
