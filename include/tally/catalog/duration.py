@@ -9,7 +9,7 @@ from tally.errors import TallyError
 
 UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
 SHORT = {"ms": "millisecond", "s": "second", "m": "minute", "min": "minute", "h": "hour", "d": "day", "w": "week"}
-PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+?)s?(?=\s|\d|$|,)\s*,?", re.IGNORECASE)
+PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|[a-z]+?)s?(?=\s|\d|$|,)\s*,?", re.IGNORECASE)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -1,0 +1,107 @@
+"""What batch jobs did: archive commits, reconciliations, incidents, and which Kafka topic a name means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from tally.control.store import now_ms, store, upsert
+from tally.control.tables import incidents, ingests, reconciliations, topics
+
+
+def topic_id(topic: str) -> str | None:
+    """The id that the topic had when Tally first read it."""
+    with store().connect() as connection:
+        return connection.execute(sa.select(topics.c.topic_id).where(topics.c.topic == topic)).scalar()
+
+
+def remember_topic(topic: str, identity: str) -> None:
+    """Bind a topic's name to its id; idempotent by name."""
+    with store().begin() as connection:
+        upsert(connection, topics, [{"topic": topic, "topic_id": identity, "seen_at": now_ms()}])
+
+
+def record_ingest(row: dict[str, Any]) -> None:
+    """Write one archive commit; idempotent by (topic, seq)."""
+    with store().begin() as connection:
+        upsert(connection, ingests, [row])
+
+
+def ingest_history(topic: str) -> list[dict[str, Any]]:
+    """Every archive commit of a topic, in order."""
+    query = sa.select(ingests).where(ingests.c.topic == topic).order_by(ingests.c.seq)
+    with store().connect() as connection:
+        return [dict(row._mapping) for row in connection.execute(query)]
+
+
+def open_reconciliation(pipeline: str, version: str, from_ms: int, to_ms: int, summary: dict[str, Any]) -> int:
+    """Keep what a comparison found, not yet judged; the new row's id."""
+    with store().begin() as connection:
+        statement = sa.insert(reconciliations).values(
+            pipeline=pipeline, version=version, from_ms=from_ms, to_ms=to_ms, at=now_ms(), summary=summary,
+            verdict="compared", data_docs="",
+        )  # fmt: skip
+        return int(connection.execute(statement).inserted_primary_key[0])  # type: ignore[index]
+
+
+def judge_reconciliation(number: int, verdict: str, data_docs: str, summary: dict[str, Any]) -> None:
+    """Write the verdict of a comparison and the path of its Data Docs."""
+    with store().begin() as connection:
+        connection.execute(
+            sa.update(reconciliations)
+            .where(reconciliations.c.id == number)
+            .values(verdict=verdict, data_docs=data_docs, summary=summary)
+        )
+
+
+def reconciliation(number: int) -> dict[str, Any] | None:
+    """One comparison by its id."""
+    with store().connect() as connection:
+        row = connection.execute(sa.select(reconciliations).where(reconciliations.c.id == number)).first()
+    return dict(row._mapping) if row else None
+
+
+def reconciliation_history(pipeline: str, limit: int = 20) -> list[dict[str, Any]]:
+    """The newest comparisons of a pipeline, newest first."""
+    query = sa.select(reconciliations).where(reconciliations.c.pipeline == pipeline)
+    with store().connect() as connection:
+        return [dict(r._mapping) for r in connection.execute(query.order_by(reconciliations.c.id.desc()).limit(limit))]
+
+
+def raise_incident(pipeline: str, cause: str, evidence: str, cure: str = "") -> None:
+    """Open an incident, or count the open one of the same pipeline and cause once more."""
+    same = (incidents.c.pipeline == pipeline) & (incidents.c.cause == cause) & incidents.c.closed_at.is_(None)
+    with store().begin() as connection:
+        known = connection.execute(sa.select(incidents.c.id).where(same)).scalar()
+        if known is None:
+            connection.execute(
+                sa.insert(incidents).values(
+                    pipeline=pipeline, cause=cause, evidence=evidence, cure=cure, first_seen=now_ms(), last_seen=now_ms(), times=1
+                )
+            )
+        else:
+            connection.execute(
+                sa.update(incidents)
+                .where(incidents.c.id == known)
+                .values(last_seen=now_ms(), times=incidents.c.times + 1, evidence=evidence)
+            )
+
+
+def close_incidents(pipeline: str, cause: str) -> None:
+    """Close the open incidents of a pipeline and cause: what they told of is over."""
+    with store().begin() as connection:
+        connection.execute(
+            sa.update(incidents)
+            .where(incidents.c.pipeline == pipeline, incidents.c.cause == cause, incidents.c.closed_at.is_(None))
+            .values(closed_at=now_ms())
+        )
+
+
+def open_incidents(pipeline: str | None = None) -> list[dict[str, Any]]:
+    """Every incident that is not closed."""
+    query = sa.select(incidents).where(incidents.c.closed_at.is_(None))
+    if pipeline:
+        query = query.where(incidents.c.pipeline == pipeline)
+    with store().connect() as connection:
+        return [dict(row._mapping) for row in connection.execute(query.order_by(incidents.c.id))]

@@ -1,0 +1,79 @@
+"""The state of each slot: sealed, held or unsealed, with its revision and the digest of what was judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+
+import sqlalchemy as sa
+
+from tally.control.store import now_ms, store, upsert
+from tally.control.tables import seals
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seal:
+    """One slot's state; a revision counts how often the slot was sealed."""
+
+    pipeline: str
+    version: str
+    slot_start: int
+    slot_end: int
+    state: str
+    revision: int
+    digest: str
+    rows: int
+    reconciliation: int
+    changed_at: int
+
+
+def read(pipeline: str, version: str, from_ms: int | None = None, to_ms: int | None = None) -> list[Seal]:
+    """The judged slots that start in [from, to), in order."""
+    query = sa.select(seals).where(seals.c.pipeline == pipeline, seals.c.version == version)
+    if from_ms is not None:
+        query = query.where(seals.c.slot_start >= from_ms)
+    if to_ms is not None:
+        query = query.where(seals.c.slot_start < to_ms)
+    with store().connect() as connection:
+        return [Seal(**row._mapping) for row in connection.execute(query.order_by(seals.c.slot_start))]
+
+
+def write(rows: Iterable[Seal]) -> None:
+    """Put slots into their states; idempotent by (pipeline, version, slot_start)."""
+    with store().begin() as connection:
+        upsert(connection, seals, [asdict(row) for row in rows])
+
+
+def unseal(pipeline: str, version: str, ranges: Iterable[tuple[int, int]]) -> int:
+    """Mark sealed and held slots of the ranges as unsealed, before their rows are restated; the count of them."""
+    changed = 0
+    with store().begin() as connection:
+        for start, end in ranges:
+            changed += connection.execute(
+                sa.update(seals)
+                .where(seals.c.pipeline == pipeline, seals.c.version == version, seals.c.state != "unsealed")
+                .where(seals.c.slot_start >= start, seals.c.slot_start < end)
+                .values(state="unsealed", changed_at=now_ms())
+            ).rowcount
+    return changed
+
+
+def sealed_to(pipeline: str, version: str) -> int | None:
+    """The end of the unbroken run of sealed slots that begins at the first judged one; None where there is none."""
+    end: int | None = None
+    for seal in read(pipeline, version):
+        if seal.state != "sealed":
+            break
+        end = seal.slot_end
+    return end
+
+
+def counts(pipeline: str, version: str) -> dict[str, int]:
+    """How many slots are in each state."""
+    query = (
+        sa.select(seals.c.state, sa.func.count())
+        .where(seals.c.pipeline == pipeline, seals.c.version == version)
+        .group_by(seals.c.state)
+    )
+    with store().connect() as connection:
+        return {state: int(number) for state, number in connection.execute(query)}

@@ -1,0 +1,71 @@
+"""One engine for the control store; opening it makes what tables are missing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Connection, Engine, make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from tally.control.tables import metadata
+from tally.errors import TallyError
+from tally.settings import settings
+
+engines: dict[str, Engine] = {}
+
+
+def now_ms() -> int:
+    """Milliseconds since the epoch, by the wall clock: for what people read, never for what is counted."""
+    return time.time_ns() // 1_000_000
+
+
+def store(url: str | None = None) -> Engine:
+    """The engine of the control store, with all tables there."""
+    url = url or settings().control_url
+    if url not in engines:
+        engines[url] = opened(url)
+    return engines[url]
+
+
+def opened(url: str) -> Engine:
+    parsed = make_url(url)
+    try:
+        if parsed.get_backend_name() == "sqlite":
+            Path(parsed.database or "").parent.mkdir(parents=True, exist_ok=True)
+            engine = sa.create_engine(url, connect_args={"timeout": 30})
+            sa.event.listen(engine, "connect", set_pragmas)
+        else:
+            engine = sa.create_engine(url, pool_pre_ping=True)
+        metadata.create_all(engine)
+    except (SQLAlchemyError, OSError, ImportError) as error:
+        raise TallyError(
+            f"cannot open the control store: {str(error).splitlines()[0]}", field="TALLY_CONTROL", cure="check the URL and its server"
+        ) from None
+    return engine
+
+
+def set_pragmas(connection: Any, _: Any) -> None:
+    """WAL lets readers and one writer work side by side; NORMAL loses at most the last commits of a power cut, which are repaired."""
+    connection.execute("PRAGMA journal_mode=WAL")
+    connection.execute("PRAGMA synchronous=NORMAL")
+
+
+def upsert(connection: Connection, table: sa.Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert rows, or replace those of the same primary key: idempotent by that key."""
+    if not rows:
+        return
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    keys = [column.name for column in table.primary_key.columns]
+    for at in range(0, len(rows), 500):
+        statement = dialect.insert(table).values([dict(row) for row in rows[at : at + 500]])
+        changed = {name: statement.excluded[name] for name in rows[0] if name not in keys}
+        connection.execute(
+            statement.on_conflict_do_update(index_elements=keys, set_=changed)
+            if changed
+            else statement.on_conflict_do_nothing(index_elements=keys)
+        )

@@ -1,0 +1,137 @@
+"""The control store's tables. Every time is milliseconds since the epoch, UTC; every document is JSON."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, BigInteger, Column, Float, Index, Integer, MetaData, String, Table, Text
+
+metadata = MetaData()
+
+# Which Kafka topic a name meant when it was first used: a recreated topic has another id.
+topics = Table(
+    "topics",
+    metadata,
+    Column("topic", String(249), primary_key=True),
+    Column("topic_id", String(64), nullable=False),
+    Column("seen_at", BigInteger, nullable=False),
+)
+
+# One row a micro-batch, copied from its Delta commit's userMetadata, which is the truth.
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("pipeline", String(128), primary_key=True),
+    Column("version", String(32), primary_key=True),
+    Column("generation", Integer, primary_key=True),
+    Column("batch", BigInteger, primary_key=True),
+    Column("ranges", JSON, nullable=False),  # {topic: {partition: [from, to)}}
+    Column("late_watermark", BigInteger, nullable=False),  # what decided lateness in this batch
+    Column("watermark", BigInteger, nullable=False),  # what closed windows in this batch
+    Column("rows", BigInteger, nullable=False),
+    Column("delta_version", BigInteger, nullable=False),
+    Column("committed_at", BigInteger, nullable=False),
+)
+
+# One row an archive commit.
+ingests = Table(
+    "ingests",
+    metadata,
+    Column("topic", String(249), primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
+    Column("ranges", JSON, nullable=False),  # {partition: [from, to)}
+    Column("archived", BigInteger, nullable=False),
+    Column("quarantined", JSON, nullable=False),  # {reason: records}
+    Column("gaps", BigInteger, nullable=False),  # offsets that hold no record (transaction markers, aborted records)
+    Column("delta_version", BigInteger, nullable=False),
+    Column("committed_at", BigInteger, nullable=False),
+)
+
+# The state of each slot of a pipeline version that was ever judged.
+seals = Table(
+    "seals",
+    metadata,
+    Column("pipeline", String(128), primary_key=True),
+    Column("version", String(32), primary_key=True),
+    Column("slot_start", BigInteger, primary_key=True),
+    Column("slot_end", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False),  # sealed | held | unsealed
+    Column("revision", Integer, nullable=False),
+    Column("digest", String(80), nullable=False),  # of the batch's rows when it was judged
+    Column("rows", BigInteger, nullable=False),
+    Column("reconciliation", Integer, nullable=False),
+    Column("changed_at", BigInteger, nullable=False),
+)
+
+# One row a comparison of a range of windows.
+reconciliations = Table(
+    "reconciliations",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("pipeline", String(128), nullable=False),
+    Column("version", String(32), nullable=False),
+    Column("from_ms", BigInteger, nullable=False),
+    Column("to_ms", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("summary", JSON, nullable=False),
+    Column("verdict", String(16), nullable=False),  # compared | reconciled | held
+    Column("data_docs", Text, nullable=False, default=""),
+)
+
+# The live state of each stream, written by its driver.
+streams = Table(
+    "streams",
+    metadata,
+    Column("pipeline", String(128), primary_key=True),
+    Column("version", String(32), nullable=False),
+    Column("generation", Integer, nullable=False, default=0),
+    Column("app", String(128), nullable=False),
+    Column("state", String(24), nullable=False),
+    Column("reason", Text, nullable=False, default=""),
+    Column("batch", BigInteger, nullable=False, default=-1),
+    Column("watermark", BigInteger, nullable=False, default=0),
+    Column("newest_window", BigInteger, nullable=False, default=0),
+    Column("freshness", Float, nullable=False, default=-1.0),  # seconds from broker time to commit, newest batch
+    Column("rows_per_second", Float, nullable=False, default=0.0),
+    Column("progressed_at", BigInteger, nullable=False, default=0),
+    Column("updated_at", BigInteger, nullable=False),
+)
+
+# One row an app: the process that hosts its queries.
+drivers = Table(
+    "drivers",
+    metadata,
+    Column("app", String(128), primary_key=True),
+    Column("host", String(255), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("created", Float, nullable=False),  # the process's start time, seconds: tells a reused pid
+    Column("launched_at", BigInteger, nullable=False),
+    Column("heartbeat_at", BigInteger, nullable=False),
+    Column("log", Text, nullable=False, default=""),
+)
+
+# What should be: nothing here means running.
+desired = Table(
+    "desired",
+    metadata,
+    Column("pipeline", String(128), primary_key=True),
+    Column("state", String(16), nullable=False),  # running | paused
+    Column("by", String(128), nullable=False),
+    Column("why", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+)
+
+incidents = Table(
+    "incidents",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("pipeline", String(128), nullable=False),
+    Column("cause", String(64), nullable=False),
+    Column("evidence", Text, nullable=False),
+    Column("cure", Text, nullable=False, default=""),
+    Column("first_seen", BigInteger, nullable=False),
+    Column("last_seen", BigInteger, nullable=False),
+    Column("times", Integer, nullable=False, default=1),
+    Column("closed_at", BigInteger),
+)
+
+Index("ledger_by_version", ledger.c.pipeline, ledger.c.version, ledger.c.batch)
+Index("reconciliations_by_pipeline", reconciliations.c.pipeline, reconciliations.c.at)
