@@ -1,0 +1,96 @@
+"""The `tally` command: a verb's module is imported when that verb is used, and no failure is a traceback.
+
+To add a verb, write a function in include/tally/cli/<family>.py and give it one line in VERBS:
+
+    def status(json: Json = False) -> None:
+        \"\"\"One sentence: what --help says.\"\"\"
+        from tally.control.streams import statuses          # heavy imports inside the function
+        rows = statuses()
+        show([row.as_dict() for row in rows], json, lambda: print_table(rows))
+
+Its arguments are typer's (Annotated[..., typer.Argument/Option]); `Json` and `show` come from tally.cli.output. It
+returns None when done, raises `typer.Exit(1)` or AnswerIsNo when the answer is no, and TallyError for wrong use. With
+--json, file descriptor 1 is kept for `show`'s document: prints and a JVM's noise go to stderr. Exit codes: 0 done,
+1 no, 2 wrong use, 130 Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, NamedTuple, NoReturn
+
+import typer
+from typer.main import get_command
+
+from tally.cli import failure
+from tally.cli.output import keep_stdout_for_the_document
+from tally.errors import TallyError
+
+
+class Verb(NamedTuple):
+    function: str  # "module:function" below tally.cli
+    summary: str  # what `tally --help` says, without importing the module
+
+
+VERBS: dict[str, Verb] = {
+    "check": Verb("check:check", "Load and check every definition; with --setup, this machine."),
+    "up": Verb("broker:up", "Start the embedded broker and make the catalogue's topics."),
+    "down": Verb("broker:down", "Stop everything that runs for this TALLY_HOME."),
+}
+
+
+def main() -> NoReturn:
+    """The console script: run the command line and exit with its code."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; nothing but Ctrl-C's SystemExit ever leaves here."""
+    as_json = "--json" in arguments
+    if as_json:
+        keep_stdout_for_the_document()
+    try:
+        command = get_command(_app(arguments))
+        code = command.main(args=list(arguments) or ["--help"], prog_name="tally", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the flush at exit does not complain too
+        return 1
+    except TallyError as error:
+        return failure.refused(error, as_json)
+    except typer.TyperException as error:
+        return failure.misused(error, as_json)
+    except Exception as error:
+        return failure.unexpected(error, list(arguments), as_json)
+
+
+def _app(arguments: Sequence[str]) -> typer.Typer:
+    """The typer app in which only the verb of this command line is real; the others stand there for --help."""
+    app = typer.Typer(add_completion=False, help="One definition, two layers, sealed windows.")
+    app.callback()(_no_options)
+    used = next((argument for argument in arguments if not argument.startswith("-")), None)
+    for name, verb in VERBS.items():
+        if name == used:
+            app.command(name)(_load(verb))
+        else:
+            app.command(name, help=verb.summary)(_stand_in)
+    return app
+
+
+def _load(verb: Verb) -> Callable[..., Any]:
+    module, _, name = verb.function.partition(":")
+    function: Callable[..., Any] = getattr(import_module(f"tally.cli.{module}"), name)
+    return function
+
+
+def _no_options() -> None:
+    """One definition, two layers, sealed windows."""
+
+
+def _stand_in() -> None:
+    raise AssertionError("a verb that was not asked for")

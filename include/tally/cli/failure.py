@@ -1,0 +1,67 @@
+"""How a command fails: one message with its cure on stderr, or one JSON document on stdout, and an exit code."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import traceback
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import typer
+
+from tally.cli.output import note, print_document
+from tally.errors import TallyError
+
+
+def refused(error: TallyError, as_json: bool) -> int:
+    """A TallyError: its own words and its own exit code."""
+    if as_json:
+        print_document(error.as_dict())
+    else:
+        note(f"tally: {error}")
+    return error.exit_code
+
+
+def misused(error: typer.TyperException, as_json: bool) -> int:
+    """A command line that typer does not accept."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "tally"
+    return refused(TallyError(error.format_message(), cure=f"{path} --help"), as_json)
+
+
+def unexpected(error: Exception, arguments: Sequence[str], as_json: bool) -> int:
+    """Anything else: bad settings by name, or one line and the path of a file that holds the traceback."""
+    if type(error).__name__ == "ValidationError" and hasattr(error, "errors"):
+        return refused(_bad_settings(error), as_json)
+    lines = str(error).strip().splitlines()
+    what = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    file = _write_traceback(error, arguments)
+    refused(TallyError(f"unexpected {what}", cure=f"the traceback is in {file}"), as_json)
+    return 1
+
+
+def _bad_settings(error: Exception) -> TallyError:
+    faults = error.errors()  # type: ignore[attr-defined]
+    names = ", ".join("TALLY_" + "_".join(map(str, fault["loc"])).upper() for fault in faults)
+    words = "; ".join(f"{fault['msg']}, got {fault.get('input')!r}" for fault in faults)
+    return TallyError(words, field=names, cure="correct it in the environment, or unset it for the default")
+
+
+def _write_traceback(error: Exception, arguments: Sequence[str]) -> Path:
+    name = f"error-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}.log"
+    text = f"tally {' '.join(arguments)}\n\n{''.join(traceback.format_exception(error))}"
+    for folder in (_log_folder(), Path(tempfile.gettempdir())):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text)
+            return folder / name
+        except OSError:
+            continue
+    return Path(os.devnull)
+
+
+def _log_folder() -> Path:
+    """The home's log folder, by the environment alone: the settings themselves may be what failed."""
+    return Path(os.environ.get("TALLY_HOME", "var")).expanduser().absolute() / "logs"

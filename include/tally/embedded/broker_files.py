@@ -1,0 +1,156 @@
+"""The embedded broker's command, ports and configuration files, and nothing that runs longer than a moment."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+from pathlib import Path
+
+from tally.embedded.java import java
+from tally.errors import TallyError
+from tally.settings import Settings
+
+CLUSTER_FILE = "cluster"  # the id the storage was formatted with
+
+# Bytes of the log cleaner's one buffer. Kafka's default, 128 MiB, is allocated at start and fails silently in a small
+# heap; 4 MiB holds some 170,000 keys a pass, which costs compacted topics nothing at this size.
+CLEANER_BUFFER = 4 * 1024 * 1024
+
+SERVER = """\
+# Written anew by each `tally up`.
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs={data}
+log.retention.hours={retention_hours}
+log.cleaner.dedupe.buffer.size={cleaner_buffer}
+# a mistyped topic is an error, not a new topic
+auto.create.topics.enable=false
+# one broker: what Kafka keeps three times by default is kept once, and transactions need no second in-sync replica
+default.replication.factor=1
+min.insync.replicas=1
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+num.network.threads=2
+num.io.threads=4
+"""
+
+LOGGING = """\
+status=warn
+appender.file.type=RollingFile
+appender.file.name=file
+appender.file.fileName={log}
+appender.file.filePattern={log}.%i
+appender.file.layout.type=PatternLayout
+appender.file.layout.pattern=%d{{ISO8601}} %p %c{{1.}}: %m%n
+appender.file.policies.type=Policies
+appender.file.policies.size.type=SizeBasedTriggeringPolicy
+appender.file.policies.size.size=10MB
+appender.file.strategy.type=DefaultRolloverStrategy
+appender.file.strategy.max=3
+rootLogger.level=info
+rootLogger.appenderRef.file.ref=file
+"""
+
+
+def broker_command(conf: Settings, folder: Path) -> list[str]:
+    """The command that runs the broker of this folder in the foreground."""
+    return [
+        java(),
+        f"-Xmx{conf.kafka_heap}",
+        "-XX:+ExitOnOutOfMemoryError",
+        "-Djava.awt.headless=true",
+        f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+        "-cp",
+        _class_path(conf),
+        "kafka.Kafka",
+        str(folder / "server.properties"),
+    ]
+
+
+def write_configuration(conf: Settings, folder: Path, *, port: int, controller_port: int, log: Path) -> None:
+    """Write server.properties and log4j2.properties; the port is remembered in the former."""
+    folder.mkdir(parents=True, exist_ok=True)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    server = SERVER.format(
+        port=port,
+        controller_port=controller_port,
+        data=folder / "data",
+        retention_hours=conf.kafka_retention_hours,
+        cleaner_buffer=CLEANER_BUFFER,
+    )
+    (folder / "server.properties").write_text(server)
+    (folder / "log4j2.properties").write_text(LOGGING.format(log=log))
+
+
+def format_storage(conf: Settings, folder: Path) -> None:
+    """Give the data folder its cluster id, once; one that has it is left as it is."""
+    marker = folder / CLUSTER_FILE
+    if marker.exists() and (folder / "data" / "meta.properties").exists():
+        return
+    if not marker.exists():
+        marker.write_text(_storage_tool(conf, folder, "random-uuid").strip().splitlines()[-1] + "\n")
+    cluster = marker.read_text().strip()
+    _storage_tool(conf, folder, "format", "-t", cluster, "-c", str(folder / "server.properties"), "--ignore-formatted")
+
+
+def last_port(folder: Path) -> int | None:
+    """The port this folder's broker last had."""
+    try:
+        found = re.search(
+            r"^listeners=PLAINTEXT://127\.0\.0\.1:(\d+)", (folder / "server.properties").read_text(), re.M
+        )
+    except OSError:
+        return None
+    return int(found[1]) if found else None
+
+
+def is_free(port: int) -> bool:
+    """Whether a broker could listen there now."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """A port that nothing has just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _class_path(conf: Settings) -> str:
+    jars = conf.jars / "kafka"
+    if not any(jars.glob("kafka_*.jar")):
+        raise TallyError(f"no broker jars in {jars}", field="TALLY_JARS", cure="make setup")
+    return str(jars / "*")
+
+
+def _storage_tool(conf: Settings, folder: Path, *arguments: str) -> str:
+    logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
+    command = [java(), "-Xmx64m", logging, "-cp", _class_path(conf), "kafka.tools.StorageTool", *arguments]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if ran.returncode:
+        said = (ran.stderr or ran.stdout).strip()
+        raise TallyError(
+            f"Kafka's storage could not be made in {folder / 'data'}: {said}",
+            field="TALLY_HOME",
+            cure="a writable TALLY_HOME with free disk, and Java 17 (`tally check --setup`)",
+        )
+    return ran.stdout

@@ -1,0 +1,153 @@
+"""A detached process can be found again, and ended with all its children, by a pid file that outlives who started it.
+
+A pid file is JSON with `pid` and `created` (psutil's create_time); both must fit, so a reused pid is never taken for ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+# Seconds a clock step may move psutil's create_time before a live process is taken for a stranger; pids come round
+# again only after minutes, so this much slack cannot confuse two processes.
+CLOCK_STEP = 5.0
+
+# Seconds for children whose parent is gone already: they have nothing left to hand over, and a person is waiting.
+CHILD_PATIENCE = 5.0
+
+
+def write_json(path: Path, document: Mapping[str, Any]) -> None:
+    """Replace the file in one step: a reader sees the old document or the new one, never half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(json.dumps(document) + "\n")
+    draft.replace(path)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The document, or {} where there is none that can be read."""
+    try:
+        document = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return document if isinstance(document, dict) else {}
+
+
+def start(command: Sequence[str], log: Path, pidfile: Path, **facts: Any) -> psutil.Process:
+    """Start in a session of its own, output appended to the log, and write the pid file with these facts beside it."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as out:
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+    process = psutil.Process(child.pid)
+    write_json(pidfile, {"pid": process.pid, "created": process.create_time(), **facts})
+    child.returncode = 0  # it outlives us: nobody waits for it, and Popen must not warn about that
+    return process
+
+
+def find(pidfile: Path) -> psutil.Process | None:
+    """The live process of a pid file; None when it has ended, was never written, or the pid is somebody else's."""
+    record = read_json(pidfile)
+    try:
+        process = psutil.Process(int(record["pid"]))
+        if abs(process.create_time() - float(record["created"])) < CLOCK_STEP and not ended(process):
+            return process
+    except (KeyError, TypeError, ValueError, psutil.Error):
+        pass
+    return None
+
+
+def ended(process: psutil.Process) -> bool:
+    """Whether it no longer runs; a child of ours that has ended is reaped by asking."""
+    try:
+        if process.status() != psutil.STATUS_ZOMBIE:
+            return not process.is_running()
+        with suppress(ChildProcessError):
+            os.waitpid(process.pid, os.WNOHANG)
+    except psutil.Error:
+        pass
+    return True
+
+
+def stop(pidfile: Path, patience: float = 30.0) -> bool:
+    """End the process of a pid file and all its session: SIGTERM, up to `patience` seconds, then SIGKILL.
+
+    True when something was running. Works too when the process itself is gone and only children of it are left.
+    The pid file is removed last, so an interrupted stop can be repeated.
+    """
+    process = find(pidfile)
+    others = [*session_of(pidfile), *(_children(process) if process else [])]
+    left = [process] if process else []
+    was_running = bool(left or others)
+    for group, seconds in ((left, patience), (others, CHILD_PATIENCE)):
+        _signal(group, psutil.Process.terminate)
+        _wait(group, seconds)
+    left = _wait([*left, *others], 0)
+    _signal(left, psutil.Process.kill)
+    _wait(left, CHILD_PATIENCE)
+    pidfile.unlink(missing_ok=True)
+    return was_running
+
+
+def session_of(pidfile: Path) -> list[psutil.Process]:
+    """Processes of the session that a pid file's process led, the leader aside, alive even when it is not."""
+    record = read_json(pidfile)
+    try:
+        leader, created = int(record["pid"]), float(record["created"])
+    except (KeyError, TypeError, ValueError):
+        return []
+    stranger = psutil.pid_exists(leader) and find(pidfile) is None and not _is_zombie(leader)
+    if stranger or created < psutil.boot_time() - CLOCK_STEP:
+        return []  # the pid, and with it the session's number, is somebody else's by now
+    members = []
+    for process in psutil.process_iter():
+        with suppress(OSError, psutil.Error):
+            if process.pid != leader and os.getsid(process.pid) == leader and not ended(process):
+                members.append(process)
+    return members
+
+
+def tail(log: Path, lines: int = 12, since: int = 0) -> str:
+    """The last lines of a log, of what was written past byte `since`."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(since, log.stat().st_size - 64_000))
+            return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+    except OSError:
+        return ""
+
+
+def _signal(processes: Sequence[psutil.Process], send: Callable[[psutil.Process], None]) -> None:
+    for process in processes:
+        with suppress(psutil.Error):
+            send(process)
+
+
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    with suppress(psutil.Error):
+        return process.children(recursive=True)
+    return []
+
+
+def _is_zombie(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.Error:
+        return True
+
+
+def _wait(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Those still running after at most so many seconds."""
+    deadline = time.monotonic() + seconds
+    left = [process for process in processes if not ended(process)]
+    while left and time.monotonic() < deadline:
+        time.sleep(0.05)
+        left = [process for process in left if not ended(process)]
+    return left
