@@ -8,26 +8,20 @@ from tally.cli.output import Json, note, show
 
 
 def up(json: Json = False) -> None:
-    """Start this TALLY_HOME's broker, or find it running, and make the catalogue's topics; with TALLY_KAFKA, use that."""
+    """Start this TALLY_HOME's broker, or find it running, and make the topics; with TALLY_KAFKA, use that cluster."""
     from tally.embedded.broker import up as bring_up
 
     state = bring_up()
     if state.note:
         note(state.note)
-    show(
-        state.as_dict(),
-        json,
-        lambda: typer.echo(f"Kafka at {state.bootstrap}: {', '.join(state.topics) or 'no topics'}"),
-    )
+    topics = ", ".join(state.topics) or "no topics"
+    show(state.as_dict(), json, lambda: typer.echo(f"Kafka at {state.bootstrap}: {topics}"))
 
 
 def down(json: Json = False) -> None:
-    """Stop everything that runs for this TALLY_HOME, the broker last; nothing is lost, and `tally up` goes on from there."""
+    """Stop everything that runs for this TALLY_HOME, the broker last; `tally up` goes on from there."""
     from tally.embedded.broker import down as bring_down
 
     stopped = bring_down()
-    show(
-        {"stopped": stopped},
-        json,
-        lambda: typer.echo(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running"),
-    )
+    words = f"stopped: {', '.join(stopped)}" if stopped else "nothing was running"
+    show({"stopped": stopped}, json, lambda: typer.echo(words))

@@ -18,7 +18,7 @@ _stdout: int | None = None
 
 
 def keep_stdout_for_the_document() -> None:
-    """From here on whatever this process, or a JVM it starts, writes to stdout goes to stderr; the document does not."""
+    """From here on what this process, or a JVM it starts, writes to stdout goes to stderr; the document does not."""
     global _stdout
     sys.stdout.flush()
     _stdout = os.dup(1)

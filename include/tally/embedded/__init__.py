@@ -1,1 +1,1 @@
-"""What Tally starts on this machine by itself: a broker and an Airflow of a TALLY_HOME, and nothing that it does not stop."""
+"""What Tally itself starts on this machine for a TALLY_HOME, a broker and an Airflow, it also stops."""

@@ -55,21 +55,19 @@ def up() -> Up:
     conf = settings()
     if conf.kafka:
         return Up(bootstrap=conf.kafka, port=None, pid=None, topics=create_topics(conf.kafka), started=False)
+    note = None
     with _only_one(conf):
-        running = process.find(pidfile(conf))
-        if running:
-            port = int(process.read_json(pidfile(conf))["port"])
+        found = process.find(pidfile(conf))
+        if found:
+            running, port = found, int(process.read_json(pidfile(conf))["port"])
             _wait_until_it_answers(conf, running, port, log_from=0)
-            note = None
         else:
             running, port, note = _start(conf)
         bootstrap = f"127.0.0.1:{port}"
         started = running.create_time()
         process.write_json(conf.broker_file, {"bootstrap": bootstrap, "pid": running.pid, "started": started})
     topics = create_topics(bootstrap)
-    return Up(
-        bootstrap=bootstrap, port=port, pid=running.pid, topics=topics, started=note is not None, note=note or None
-    )
+    return Up(bootstrap=bootstrap, port=port, pid=running.pid, topics=topics, started=found is None, note=note)
 
 
 def down() -> list[str]:
@@ -92,7 +90,7 @@ def log_file(conf: Settings) -> Path:
     return conf.home / "logs" / "kafka.log"
 
 
-def _start(conf: Settings) -> tuple[psutil.Process, int, str]:
+def _start(conf: Settings) -> tuple[psutil.Process, int, str | None]:
     """The broker, its port, and a note when that is not the usual one."""
     port, note = _choose_port(conf)
     folder, log = conf.home / "kafka", log_file(conf)
@@ -109,7 +107,7 @@ def _start(conf: Settings) -> tuple[psutil.Process, int, str]:
     return running, port, note
 
 
-def _choose_port(conf: Settings) -> tuple[int, str]:
+def _choose_port(conf: Settings) -> tuple[int, str | None]:
     """The configured port or an error; else the port of last time, else 9092, else a free one, and a word on it."""
     if conf.kafka_port:
         if not is_free(conf.kafka_port):
@@ -118,10 +116,10 @@ def _choose_port(conf: Settings) -> tuple[int, str]:
                 field="TALLY_KAFKA_PORT",
                 cure="stop what listens there, set another port, or unset it to have a free one taken",
             )
-        return conf.kafka_port, ""
+        return conf.kafka_port, None
     wanted = last_port(conf.home / "kafka") or DEFAULT_PORT
     if is_free(wanted):
-        return wanted, ""
+        return wanted, None
     port = free_port()
     return port, f"port {wanted} is in use, so the broker is on {port} (TALLY_KAFKA_PORT sets one)"
 

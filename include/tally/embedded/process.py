@@ -1,6 +1,6 @@
 """A detached process can be found again, and ended with all its children, by a pid file that outlives who started it.
 
-A pid file is JSON with `pid` and `created` (psutil's create_time); both must fit, so a reused pid is never taken for ours.
+A pid file is JSON with `pid` and `created` (psutil's create_time); both must fit: a reused pid is never taken for ours.
 """
 
 from __future__ import annotations

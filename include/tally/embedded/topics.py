@@ -34,7 +34,7 @@ def create_topics(bootstrap: str) -> list[str]:
             cure="check the address and, for a secured cluster, TALLY_KAFKA_PROPERTIES",
         ) from None
     config = {
-        # the rule that refuses an event from the future goes by the broker's clock, so the broker must be the one to stamp
+        # an event from the future is refused by its record's broker time, so the broker must be the one to stamp
         "message.timestamp.type": "LogAppendTime",
         "retention.ms": str(conf.kafka_retention_hours * 3_600_000),
     }
