@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 RIDES, PAYMENTS = "rides", "payments"
 GOOD, LATE, DUPLICATE = "good", "late", "duplicate"
@@ -75,19 +74,22 @@ def spoil(value: str, kind: str, time: str, at: int, number: str, u: float) -> t
     return value.replace(clock, f'"{time}":{wrong}', 1), wrong
 
 
-class Pending:
+Entry = TypeVar("Entry")
+
+
+class Pending(Generic[Entry]):
     """What is to be sent later, given back in order of its due time.
 
     Due times are kept by the second and only the current second is sorted: a million payments wait at 0.2 us each.
     """
 
     def __init__(self) -> None:
-        self._seconds: dict[int, list[tuple[int, int, tuple[object, ...]]]] = {}
-        self._near: list[tuple[int, int, tuple[object, ...]]] = []
+        self._seconds: dict[int, list[tuple[int, int, Entry]]] = {}
+        self._near: list[tuple[int, int, Entry]] = []
         self._clock = 0  # seconds before it have been moved to _near
         self._count = 0
 
-    def add(self, due: int, entry: tuple[object, ...]) -> None:
+    def add(self, due: int, entry: Entry) -> None:
         """Keep an entry until `due`; entries of one due time come back in the order of adding."""
         self._count += 1
         second = due // 1000
@@ -98,7 +100,7 @@ class Pending:
         else:
             self._seconds[second] = [(due, self._count, entry)]
 
-    def pop(self, now: int) -> tuple[int, tuple[object, ...]] | None:
+    def pop(self, now: int) -> tuple[int, Entry] | None:
         """Take out the entry that is due first, with its due time; None when nothing is due at `now`."""
         if now >= self._clock * 1000:
             self._advance(now // 1000 + 1)
@@ -115,7 +117,7 @@ class Pending:
                 heapq.heappush(self._near, entry)
         self._clock = clock
 
-    def take_all(self) -> list[tuple[int, tuple[object, ...]]]:
+    def take_all(self) -> list[tuple[int, Entry]]:
         """Take out everything, in order of due time."""
         self._near += [entry for batch in self._seconds.values() for entry in batch]
         left, self._near, self._seconds = sorted(self._near, key=lambda entry: entry[:2]), [], {}

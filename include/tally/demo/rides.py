@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from tally.demo.city import MINUTE, City
 from tally.demo.events import DUPLICATE, GOOD, LATE, PAYMENTS, RIDES, Disorder, Pending, Record, spoil
 
+# A payment before its time: ride id, paid at, amount, payment type, class. Plain tuples, for there may be a million.
+Draft = tuple[int, int, str, str, str]
+Waiting = Draft | Record
 # Payment ids lie apart from ride ids, so that mixing the two up shows.
 FIRST_PAYMENT = 7_000_000_000
 # A payment that reaches the broker this long after it was made is late, also when it only waited for its late ride.
@@ -35,7 +38,7 @@ class Rides:
     until_ms: int | None = None
     payments: bool = True
     disorder: Disorder = field(default_factory=Disorder)
-    pending: Pending = field(default_factory=Pending)
+    pending: Pending[Waiting] = field(default_factory=Pending)
 
     def __post_init__(self) -> None:
         self.city = City(self.seed)
@@ -54,9 +57,9 @@ class Rides:
             if beyond or self.next_id == end:
                 return
             self.next_id, self.last_ms = self.next_id + 1, now
-            yield from self._ride(self.next_id - 1, now)
+            yield self._ride(self.next_id - 1, now)
 
-    def _ride(self, ride_id: int, now: int) -> Iterator[Record]:
+    def _ride(self, ride_id: int, now: int) -> Record:
         """The ride of this nominal time; its payment and its repeat are put off until their time."""
         draw, disorder, city = self._rng.random, self.disorder, self.city
         kind = disorder.draw(draw())
@@ -69,18 +72,15 @@ class Rides:
         key = str(ride_id)
         value = f'{{"ride_id":{key},{cab.text}"pickup":{at},"dropoff":{at + shape.lasts_ms},{shape.text}'
         fields = f"{cab.vendor},{shape.zone},{cab.id},{shape.total}"
-        if kind == GOOD or kind == LATE:
-            yield Record(now, RIDES, key, key, value, kind, at, fields)
-        elif kind == DUPLICATE:
-            first = Record(now, RIDES, key, key, value, GOOD, at, fields)
-            yield first
-            self._repeat(first)
-        else:
+        if kind not in (GOOD, LATE, DUPLICATE):
             value, event = spoil(value, kind, "pickup", at, "total_amount", draw())
-            yield Record(now, RIDES, key, key, value, kind, event, fields)
-            return
+            return Record(now, RIDES, key, key, value, kind, event, fields)
+        ride = Record(now, RIDES, key, key, value, GOOD if kind == DUPLICATE else kind, at, fields)
+        if kind == DUPLICATE:
+            self._repeat(ride)
         if self.payments:
             self._put_off_payment(ride_id, now, at, shape.total)
+        return ride
 
     def _put_off_payment(self, ride_id: int, now: int, pickup: int, amount: str) -> None:
         draw, disorder = self._rng.random, self.disorder
@@ -97,28 +97,26 @@ class Rides:
             kind = LATE
         self.pending.add(due, (ride_id, paid_at, amount, paying.type, kind))
 
-    def _waited(self, due: int, entry: tuple[object, ...]) -> Record:
+    def _waited(self, due: int, entry: Waiting) -> Record:
         """What was put off, now that it is due: a repeat as it was, or a payment."""
-        if isinstance(entry[0], Record):
-            return entry[0]
+        if isinstance(entry, Record):
+            return entry
         ride_id, at, amount, kind_of_payment, kind = entry
-        assert isinstance(ride_id, int) and isinstance(at, int) and isinstance(kind, str)
         payment_id, key = str(FIRST_PAYMENT + ride_id), str(ride_id)
         value = (
             f'{{"payment_id":{payment_id},"ride_id":{key},"payment_type":"{kind_of_payment}",'
             f'"amount":{amount},"paid_at":{at}}}'
         )
-        fields, event = f"{key},{kind_of_payment},{amount}", at
-        if kind == GOOD or kind == LATE:
+        fields = f"{key},{kind_of_payment},{amount}"
+        if kind not in (GOOD, LATE, DUPLICATE):
+            value, event = spoil(value, kind, "paid_at", at, "amount", self._rng.random())
             return Record(due, PAYMENTS, payment_id, key, value, kind, event, fields)
+        payment = Record(due, PAYMENTS, payment_id, key, value, GOOD if kind == DUPLICATE else kind, at, fields)
         if kind == DUPLICATE:
-            first = Record(due, PAYMENTS, payment_id, key, value, GOOD, event, fields)
-            self._repeat(first)
-            return first
-        value, seen = spoil(value, kind, "paid_at", at, "amount", self._rng.random())
-        return Record(due, PAYMENTS, payment_id, key, value, kind, seen, fields)
+            self._repeat(payment)
+        return payment
 
     def _repeat(self, first: Record) -> None:
         """Have the same bytes sent again a little later."""
         due = first.due + 1 + int(self._rng.random() * self.disorder.repeat_within_ms)
-        self.pending.add(due, (first._replace(due=due, kind=DUPLICATE),))
+        self.pending.add(due, first._replace(due=due, kind=DUPLICATE))
