@@ -39,6 +39,7 @@ VERBS: dict[str, Verb] = {
     "check": Verb("check:check", "Load and check every definition; with --setup, this machine."),
     "up": Verb("broker:up", "Start the embedded broker and make the catalogue's topics."),
     "down": Verb("broker:down", "Stop everything that runs for this TALLY_HOME."),
+    "produce": Verb("produce:produce", "Produce taxi rides, with disorder and a ground truth, or replay a CSV of them."),
 }
 
 
