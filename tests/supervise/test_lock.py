@@ -1,0 +1,108 @@
+"""The kernel lock: one holder, free when it dies, and no child outlives it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tally.errors import TallyError
+from tally.supervise import lock
+
+# Holds the lock, with a child that ignores its parent's death, and says so; ends on a line of input.
+HOLDER = """
+import subprocess, sys
+from pathlib import Path
+from tally.supervise import lock
+held = lock.hold(Path(sys.argv[1]))
+child = subprocess.Popen(["sleep", "300"], start_new_session=True)
+held.adopt(child.pid)
+print(child.pid, flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, Path]]:
+    path = tmp_path / "run" / "stream-tally.lock"
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout
+    child = int(process.stdout.readline())
+    yield process, child, path
+    process.kill()
+    process.wait()
+    if psutil.pid_exists(child):
+        psutil.Process(child).kill()
+
+
+def test_a_second_holder_is_refused_and_told_who_the_first_is(other: tuple[subprocess.Popen[str], int, Path]) -> None:
+    process, _, path = other
+    with pytest.raises(TallyError, match=f"held by process {process.pid}"):
+        lock.hold(path)
+    assert lock.is_held(path)
+    holder = lock.holder(path)
+    assert holder is not None and holder.pid == process.pid
+
+
+def test_a_killed_holder_holds_nothing_and_its_child_is_ended_first(
+    other: tuple[subprocess.Popen[str], int, Path],
+) -> None:
+    process, child, path = other
+    process.kill()
+    process.wait()
+    assert psutil.pid_exists(child), "the child keeps no lock, but lives on"
+    assert not lock.is_held(path)
+    with lock.hold(path):
+        assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_reused_pid_is_not_taken_for_the_child(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    bystander = subprocess.Popen(["sleep", "300"])
+    try:
+        path.write_text(f'{{"pid": 1, "created": 1, "children": [{{"pid": {bystander.pid}, "created": 12345.0}}]}}')
+        with lock.hold(path):
+            assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_it_waits_for_a_lock_that_is_let_go(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    first = lock.hold(path)
+    script = f"from pathlib import Path; from tally.supervise import lock; lock.hold(Path({str(path)!r}), wait=30)"
+    second = subprocess.Popen([sys.executable, "-c", script])
+    time.sleep(1.0)
+    assert second.poll() is None
+    first.release()
+    first.release()
+    assert second.wait(timeout=30) == 0
+
+
+def test_asking_leaves_a_free_lock_free(tmp_path: Path) -> None:
+    path = tmp_path / "x.lock"
+    assert not lock.is_held(path)
+    assert not path.exists()
+    with lock.hold(path):
+        assert lock.is_held(path)
+    assert not lock.is_held(path)
+    assert lock.holder(path) is None
+
+
+def test_a_table_has_one_lock_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TALLY_HOME", str(tmp_path))
+    with (
+        lock.table("archive", "rides"),
+        lock.table("archive", "payments"),
+        pytest.raises(TallyError, match="table-archive-rides"),
+        lock.table("archive", "rides", wait=0),
+    ):
+        pass
