@@ -1,4 +1,4 @@
-"""Which Java runs here: JAVA_HOME's, or the one on the PATH."""
+"""Which Java runs here: JAVA_HOME's, or without that variable the one on the PATH."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 from tally.errors import TallyError
 
 WANTED = 17
-CURE = "make setup"
 
 
 def java() -> str:
     """The path of the `java` command; a TallyError with the cure where there is none."""
     home = os.environ.get("JAVA_HOME")
-    command = shutil.which(str(Path(home) / "bin" / "java")) if home else None
-    command = command or shutil.which("java")
-    if not command:
-        raise TallyError("no Java on this machine", field="java", cure=f"{CURE} (installs Java {WANTED})")
-    return command
+    command = shutil.which(str(Path(home) / "bin" / "java") if home else "java")
+    if command:
+        return command
+    if home:  # no falling back: Spark's launcher would not either
+        raise TallyError(f"no Java in {home}", field="JAVA_HOME", cure="correct JAVA_HOME, or unset it")
+    raise TallyError("no Java on this machine", field="java", cure=f"make setup (installs Java {WANTED})")
 
 
 def java_version(command: str) -> int:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tally.errors import TallyError
 from tally.settings import settings
 
-ANSWER = 30.0  # seconds for a cluster to answer an admin request; a healthy one takes well under one
+ANSWER = 15.0  # seconds for a cluster to answer an admin request; a healthy one takes well under one
 
 
 def create_topics(bootstrap: str) -> list[str]:
@@ -16,15 +14,11 @@ def create_topics(bootstrap: str) -> list[str]:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     from tally.catalog.load import catalogue
+    from tally.sources.client import librdkafka
 
     conf = settings()
     topics = catalogue().topics
-    options: dict[str, Any] = {"bootstrap.servers": bootstrap, "log_level": 0}
-    if conf.kafka:
-        from tally.sources.kafka import client_properties
-
-        options |= client_properties()
-    admin = AdminClient(options)
+    admin = AdminClient({**librdkafka(), "bootstrap.servers": bootstrap, "log_level": "0"})
     try:
         there = admin.list_topics(timeout=ANSWER).topics
     except KafkaException as error:
