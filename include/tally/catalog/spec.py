@@ -74,6 +74,13 @@ class Pipeline:
         """Whether Spark emits a row of this pipeline only once, when its window is over."""
         return self.window.kind == "session"
 
+    @property
+    def linger(self) -> timedelta:
+        """How far the watermark must pass a window's end before no accepted event can change the window any more."""
+        if self.window.kind == "session":
+            return self.window.size
+        return self.reach or timedelta(0)
+
     def slot(self, start_ms: int) -> int:
         """The start of the seal grid's cell that a window starting at `start_ms` belongs to."""
         step = millis(self.window.step)

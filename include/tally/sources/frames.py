@@ -1,0 +1,106 @@
+"""What the engine hands to a pipeline's function, in either layer, and the one form of what comes back."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from tally.catalog.duration import millis, spark_interval
+from tally.catalog.spec import Pipeline, Topic
+from tally.errors import DefinitionError
+from tally.settings import settings
+from tally.sources.client import spark_options
+from tally.sources.decode import decode
+
+# Fewer, larger fetches: the consumer's defaults (500 records, 1 MiB) cost a third of the read on 2 cores.
+FETCH = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(4 << 20)}
+ARRIVAL = ("_broker_time", "_partition", "_offset")
+
+
+def stream_frames(spark: SparkSession, pipeline: Pipeline) -> list[DataFrame]:
+    """Unbounded frames of a pipeline's topics: decoded, refused records dropped, watermark set, duplicates dropped."""
+    limit = settings().max_offsets_per_trigger
+    frames = []
+    for at, topic in enumerate(pipeline.reads):
+        raw = (
+            spark.readStream.format("kafka")
+            .options(**spark_options(), **FETCH)
+            .option("subscribe", topic.name)
+            .option("startingOffsets", "earliest")
+            .option("failOnDataLoss", "true")
+            .option("maxOffsetsPerTrigger", limit)
+            .load()
+        )
+        valid = decode(raw, topic).where(F.col("_reason").isNull()).select(*topic.columns)
+        timed = valid.withWatermark(topic.event_time, spark_interval(topic.lateness))
+        if topic.unique:
+            timed = timed.dropDuplicatesWithinWatermark([topic.unique])
+        frames.append(timed if at else with_window(timed, pipeline))
+    return frames
+
+
+def with_window(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """The frame of the first topic with its `window` column; a hopping window gives a row for each window."""
+    time, window = pipeline.reads[0].event_time, pipeline.window
+    if window.kind == "session":
+        return frame.withColumn("window", F.session_window(time, spark_interval(window.size)))
+    if window.kind == "hopping":
+        return frame.withColumn("window", F.window(time, spark_interval(window.size), spark_interval(window.slide)))
+    return frame.withColumn("window", F.window(time, spark_interval(window.size)))
+
+
+def losers(events: DataFrame, topic: Topic) -> DataFrame:
+    """Place (`_partition`, `_offset`) of each copy of a unique id that arrived after another within the lateness."""
+    assert topic.unique
+    span = millis(topic.lateness) * 1000
+    copies = events.groupBy(topic.unique).count().where("count > 1").select(topic.unique)
+    near = Window.partitionBy(topic.unique).orderBy(F.unix_micros(topic.event_time)).rangeBetween(-span, span)
+    place = F.struct(*ARRIVAL)
+    doubled = events.select(topic.unique, topic.event_time, *ARRIVAL).join(copies, topic.unique, "left_semi")
+    ranked = doubled.select("_partition", "_offset", (F.min(place).over(near) < place).alias("later"))
+    return ranked.where("later").select("_partition", "_offset")
+
+
+def without_duplicates(events: DataFrame, topic: Topic) -> DataFrame:
+    """Each unique id once: its first arrival within the topic's lateness."""
+    if not topic.unique:
+        return events
+    return events.join(losers(events, topic), ["_partition", "_offset"], "left_anti")
+
+
+def flatten(out: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """window_start, window_end, the key, then the measures: the form of every speed and batch row."""
+    check_output(out, pipeline)
+    measures = [name for name in out.columns if name not in ("window", *pipeline.key)]
+    return out.select(
+        F.col("window.start").alias("window_start"),
+        F.col("window.end").alias("window_end"),
+        *pipeline.key,
+        *measures,
+    )
+
+
+def check_output(out: object, pipeline: Pipeline) -> None:
+    """Refuse an output that breaks the declaration."""
+
+    def refuse(message: str, field: str, cure: str) -> None:
+        raise DefinitionError(message, pipeline=pipeline.name, field=field, cure=cure, where=pipeline.where)
+
+    if not hasattr(out, "columns"):
+        refuse(f"the function gives {type(out).__name__}", "function", "return a DataFrame")
+    names = list(out.columns)  # type: ignore[attr-defined]
+    if "window" not in names:
+        refuse("the output has no `window` column", "window", 'group by "window", or keep it in the select')
+    for key in pipeline.key:
+        if key not in names:
+            refuse(f"the output lacks {key!r}; it has {', '.join(names)}", "key", "group by it, or correct key=")
+    for name in names:
+        if names.count(name) > 1:
+            refuse(f"the output has {name!r} twice", "function", "rename one with .alias()")
+        if name.startswith("_") or name in ("window_start", "window_end", "state", "revision"):
+            refuse(f"{name!r} is a name Tally uses itself", "function", "rename the column with .alias()")
+
+
+def partition_date(start: str = "window_start") -> Column:
+    """The partition column of a table of windows."""
+    return F.to_date(start).alias("_date")

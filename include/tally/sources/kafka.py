@@ -1,0 +1,110 @@
+"""What a Kafka cluster says of its topics: identity and offsets. No Spark."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from tally.control import runs
+from tally.errors import DataLost, TallyError
+from tally.sources.client import librdkafka
+
+PATIENCE = 15.0  # seconds for an answer: a broker that restarts is back in less, a wrong address is told soon
+
+
+@cache
+def client(items: tuple[tuple[str, str], ...]) -> AdminClient:
+    return AdminClient(dict(items))
+
+
+def admin() -> AdminClient:
+    """The process's admin client for the configured cluster."""
+    return client(tuple(sorted((librdkafka() | {"log_level": "2"}).items())))
+
+
+def describe(topic: str) -> tuple[str, list[int]]:
+    """A topic's id and its partitions; a missing topic or cluster is said with the cure."""
+    try:
+        future = admin().describe_topics(TopicCollection([topic]), request_timeout=PATIENCE)[topic]
+        found: Any = future.result(PATIENCE + 5)
+    except KafkaException as error:
+        raise unreachable(topic, error) from None
+    except TimeoutError:
+        raise unreachable(topic, "no answer") from None
+    return str(found.topic_id), sorted(partition.id for partition in found.partitions)
+
+
+def offsets(topic: str, *, newest: bool) -> dict[int, int]:
+    """The first, or the next committed, offset of each partition."""
+    _, partitions = describe(topic)
+    spec = OffsetSpec.latest() if newest else OffsetSpec.earliest()
+    try:
+        futures = admin().list_offsets(
+            {TopicPartition(topic, p): spec for p in partitions},
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=PATIENCE,
+        )
+        return {asked.partition: future.result(PATIENCE + 5).offset for asked, future in futures.items()}
+    except KafkaException as error:
+        raise unreachable(topic, error) from None
+    except TimeoutError:
+        raise unreachable(topic, "no answer") from None
+
+
+def end_offsets(topic: str) -> dict[int, int]:
+    """The offset after the last committed record of each partition."""
+    return offsets(topic, newest=True)
+
+
+def begin_offsets(topic: str) -> dict[int, int]:
+    """The first offset that retention has left in each partition."""
+    return offsets(topic, newest=False)
+
+
+def check_identity(topic: str) -> str:
+    """The topic's id, remembered at first sight; a topic that was recreated since is refused."""
+    identity, _ = describe(topic)
+    known = runs.topic_id(topic)
+    if known is None:
+        runs.remember_topic(topic, identity)
+    elif known != identity:
+        raise DataLost(
+            f"topic {topic} is not the one that was read before (id {known}, now {identity}): it was recreated, "
+            "and its offsets mean other records",
+            field=topic,
+            cure="give the topic a new name, or start with a new TALLY_HOME",
+        )
+    return identity
+
+
+def check_retained(topic: str, needed: dict[int, int], who: str) -> None:
+    """Raise with topic, partition and range where records from `needed` on are gone, or were never written."""
+    begin, end = begin_offsets(topic), end_offsets(topic)
+    for partition, offset in sorted(needed.items()):
+        if begin.get(partition, 0) > offset:
+            raise DataLost(
+                f"records are gone: topic {topic}, partition {partition}, offsets [{offset}, {begin[partition]}) "
+                "were eaten by retention before they were read",
+                pipeline=who,
+                field=topic,
+                cure="lengthen the topic's retention; then rebuild from what is retained",
+            )
+        if offset > end.get(partition, 0):
+            raise DataLost(
+                f"offsets went back: topic {topic}, partition {partition} ends at {end.get(partition, 0)}, but "
+                f"[0, {offset}) was read before: the topic was recreated or truncated",
+                pipeline=who,
+                field=topic,
+                cure="give the topic a new name, or start with a new TALLY_HOME",
+            )
+
+
+def unreachable(topic: str, error: object) -> TallyError:
+    cause = error.args[0] if isinstance(error, KafkaException) else error
+    text = str(getattr(cause, "str", lambda: cause)())
+    if getattr(cause, "name", lambda: "")() == "UNKNOWN_TOPIC_OR_PART":
+        return TallyError("there is no such topic", field=topic, cure="tally up creates the catalogue's topics")
+    return TallyError(f"Kafka does not answer: {text}", field="TALLY_KAFKA", cure="tally up, or check the address")
