@@ -62,6 +62,13 @@ def reconciliation(number: int) -> dict[str, Any] | None:
     return dict(row._mapping) if row else None
 
 
+def by_ticket(ticket: str) -> list[dict[str, Any]]:
+    """The comparisons that one job run under this ticket left, oldest first; a repeated job leaves its newest last."""
+    query = sa.select(reconciliations).where(reconciliations.c.summary["ticket"].as_string() == ticket)
+    with store().connect() as connection:
+        return [dict(row._mapping) for row in connection.execute(query.order_by(reconciliations.c.id))]
+
+
 def reconciliation_history(pipeline: str, limit: int = 20) -> list[dict[str, Any]]:
     """The newest comparisons of a pipeline, newest first."""
     query = sa.select(reconciliations).where(reconciliations.c.pipeline == pipeline)
@@ -77,7 +84,13 @@ def raise_incident(pipeline: str, cause: str, evidence: str, cure: str = "") -> 
         if known is None:
             connection.execute(
                 sa.insert(incidents).values(
-                    pipeline=pipeline, cause=cause, evidence=evidence, cure=cure, first_seen=now_ms(), last_seen=now_ms(), times=1
+                    pipeline=pipeline,
+                    cause=cause,
+                    evidence=evidence,
+                    cure=cure,
+                    first_seen=now_ms(),
+                    last_seen=now_ms(),
+                    times=1,
                 )
             )
         else:
