@@ -40,6 +40,7 @@ VERBS: dict[str, Verb] = {
     "up": Verb("broker:up", "Start the embedded broker and make the catalogue's topics."),
     "down": Verb("broker:down", "Stop everything that runs for this TALLY_HOME."),
     "produce": Verb("produce:produce", "Produce taxi rides, with disorder and a ground truth, or replay a CSV of them."),
+    "plan": Verb("backfill:plan", "Say what a backfill of a range would do, and whether it can."),
 }
 
 
