@@ -1,0 +1,111 @@
+"""Runs each definition once over empty frames: an unknown column, a missing key or a forbidden act shows at once."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tally.catalog.spec import Catalogue, Pipeline
+from tally.engine import session
+from tally.errors import DefinitionError, TallyError
+from tally.sources.frames import flatten, with_window
+
+ACTIONS = ("collect", "count", "first", "foreach", "foreachPartition", "head", "isEmpty", "localCheckpoint", "show",
+           "tail", "take", "toLocalIterator", "toPandas", "cache", "persist", "checkpoint")  # fmt: skip
+UNSTEADY = re.compile(r"\b(current_timestamp|current_date|now|localtimestamp|rand|randn|uuid|shuffle|monotonically_increasing_id)\(")
+
+
+def check_all(known: Catalogue) -> dict[str, list[TallyError]]:
+    """The faults of each pipeline; an empty list is a good definition."""
+    spark = session("tally-check")
+    found: dict[str, list[TallyError]] = {}
+    for pipeline in known.pipelines.values():
+        try:
+            check(spark, pipeline)
+            found[pipeline.name] = []
+        except TallyError as fault:
+            found[pipeline.name] = [fault]
+    return found
+
+
+def check(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
+    """The flattened output over empty frames; raises at the author's line where the contract does not hold."""
+    frames = []
+    for at, topic in enumerate(pipeline.reads):
+        frame = spark.createDataFrame([], topic.ddl)
+        frames.append(frame if at else with_window(frame, pipeline))
+    try:
+        with forbidden_actions(pipeline):
+            out = pipeline.function(*frames)
+        rows = flatten(out, pipeline)
+        plan = str(rows._jdf.queryExecution().analyzed().toString())  # type: ignore[operator]
+    except TallyError:
+        raise
+    except Exception as error:
+        raise author_error(error, pipeline) from None
+    unsteady = UNSTEADY.search(plan)
+    if unsteady:
+        raise DefinitionError(
+            f"the function reads the clock or chance: {unsteady[1]}()",
+            pipeline=pipeline.name,
+            field="function",
+            where=pipeline.where,
+            cure="use the event time; both layers must give the same rows at any time",
+        )
+    return rows
+
+
+@contextmanager
+def forbidden_actions(pipeline: Pipeline) -> Iterator[None]:
+    """While a function runs, whatever would start a job raises instead."""
+    classes = {DataFrame, *DataFrame.__subclasses__()}
+    saved = [(kind, name, kind.__dict__[name]) for kind in classes for name in ACTIONS if name in kind.__dict__]
+
+    def forbid(name: str) -> Any:
+        def act(*_: Any, **__: Any) -> None:
+            raise DefinitionError(
+                f"the function acts: .{name}()",
+                pipeline=pipeline.name,
+                field="function",
+                where=author_line(pipeline, traceback.extract_stack()) or pipeline.where,
+                cure="return a DataFrame and let the engine run it",
+            )
+
+        return act
+
+    for kind, name, _ in saved:
+        setattr(kind, name, forbid(name))
+    try:
+        yield
+    finally:
+        for kind, name, method in saved:
+            setattr(kind, name, method)
+
+
+def author_error(error: Exception, pipeline: Pipeline) -> DefinitionError:
+    """Spark's complaint with the author's line, and the names that there are where a column is unknown."""
+    text = str(error).split("== DataFrame ==")[0].strip()
+    message = text.splitlines()[0] if text else type(error).__name__
+    message = re.sub(r"\s*SQLSTATE: \w+", "", message)
+    unknown = "UNRESOLVED_COLUMN" in message
+    columns = sorted({name for topic in pipeline.reads for name in topic.columns} | {"window"})
+    return DefinitionError(
+        message[:400],
+        pipeline=pipeline.name,
+        field="function",
+        where=author_line(pipeline, traceback.extract_tb(error.__traceback__)) or pipeline.where,
+        cure=f"the columns are: {', '.join(columns)}" if unknown else "mend the function",
+    )
+
+
+def author_line(pipeline: Pipeline, frames: traceback.StackSummary) -> str | None:
+    mine = [frame for frame in frames if Path(frame.filename) == Path(pipeline.file)]
+    return f"{mine[-1].filename}:{mine[-1].lineno}" if mine else None
+
+

@@ -1,0 +1,87 @@
+"""What Spark's write-ahead log fixed about a micro-batch before it ran: offset ranges and the watermarks in force."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tally.control.ledger import Ranges
+from tally.errors import AnswerIsNo
+from tally.settings import settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planned:
+    """One micro-batch as planned: half-open ranges, and event-time watermarks in milliseconds."""
+
+    batch: int
+    ranges: Ranges
+    late_watermark: int
+    watermark: int
+
+
+def root(pipeline: str, version: str, generation: int) -> str:
+    """The checkpoint of one generation of a pipeline's version."""
+    return f"{settings().checkpoint_root}/{pipeline}/{version}/g{generation}"
+
+
+def generation(pipeline: str, version: str) -> int:
+    """The newest generation that has a checkpoint; 1 where none has."""
+    folder = Path(f"{settings().checkpoint_root}/{pipeline}/{version}")
+    found = [int(path.name[1:]) for path in folder.glob("g*") if path.name[1:].isdigit()]
+    return max(found, default=1)
+
+
+def planned(checkpoint: str, batch: int, topics: list[str]) -> Planned:
+    """The plan of a micro-batch, from offsets/N and offsets/N-1 (sources/*/0 before the first)."""
+    metadata, ends = entry(checkpoint, batch, topics)
+    if batch > 0:
+        earlier, starts = entry(checkpoint, batch - 1, topics)
+    else:
+        earlier, starts = {}, first_offsets(checkpoint, topics)
+    ranges: Ranges = {
+        topic: {p: (starts.get(topic, {}).get(p, 0), to) for p, to in parts.items()} for topic, parts in ends.items()
+    }
+    return Planned(
+        batch=batch,
+        ranges=ranges,
+        late_watermark=int(earlier.get("batchWatermarkMs", 0)),
+        watermark=int(metadata.get("batchWatermarkMs", 0)),
+    )
+
+
+def newest_batch(checkpoint: str) -> int:
+    """The newest micro-batch that was planned; -1 where none was."""
+    return max((int(p.name) for p in Path(checkpoint, "offsets").glob("*") if p.name.isdigit()), default=-1)
+
+
+def entry(checkpoint: str, batch: int, topics: list[str]) -> tuple[dict[str, Any], dict[str, dict[int, int]]]:
+    """One entry of the offset log: its metadata and the end offsets per topic."""
+    path = Path(checkpoint, "offsets", str(batch))
+    try:
+        lines = [line for line in path.read_text().splitlines() if line.startswith("{")]
+        metadata, sources = json.loads(lines[0]), [json.loads(line) for line in lines[1:]]
+    except (OSError, ValueError, IndexError) as error:
+        raise AnswerIsNo(
+            f"cannot read the write-ahead log entry {path}: {error}",
+            field="checkpoint",
+            cure="restore the checkpoint, or rebuild the stream from retained offsets",
+        ) from None
+    return metadata, by_topic(sources)
+
+
+def first_offsets(checkpoint: str, topics: list[str]) -> dict[str, dict[int, int]]:
+    """Where each source began; a source that has not begun has nothing."""
+    found = []
+    for number in range(len(topics)):
+        path = Path(checkpoint, "sources", str(number), "0")
+        if path.exists():
+            text = path.read_text(errors="replace")
+            found.append(json.loads(text[text.index("{") :]))
+    return by_topic(found)
+
+
+def by_topic(sources: list[dict[str, dict[str, int]]]) -> dict[str, dict[int, int]]:
+    return {topic: {int(p): int(o) for p, o in parts.items()} for source in sources for topic, parts in source.items()}

@@ -1,0 +1,220 @@
+"""Hosts the queries of one app for as long as they should run; one that fails does not stop the others."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import psutil
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from tally.catalog.load import catalogue
+from tally.catalog.spec import Pipeline
+from tally.control import ledger, runs, streams
+from tally.control.store import now_ms
+from tally.engine import session
+from tally.errors import DataLost, TallyError
+from tally.settings import settings
+from tally.sources import kafka
+from tally.speed import query as queries
+from tally.supervise import launch, lock
+
+BEAT_SECONDS = 2.0
+# A topic's identity costs one request; a recreated topic is told within so many seconds.
+IDENTITY_SECONDS = 15.0
+FIRST_BACKOFF, MOST_BACKOFF = 2.0, 60.0
+
+
+@dataclass
+class Hosted:
+    """One pipeline in this driver: its running query, or when to try again."""
+
+    pipeline: Pipeline
+    query: StreamingQuery | None = None
+    held: lock.Lock | None = None
+    failures: int = 0
+    retry_at: float = 0.0
+    failed: TallyError | None = None
+    gave_up: bool = False
+    done: bool = False
+    checked_at: float = field(default_factory=time.monotonic)
+
+
+class Driver:
+    """One app's queries in one Spark application, under one kernel lock."""
+
+    def __init__(self, names: list[str], *, until_caught_up: bool = False) -> None:
+        known = catalogue()
+        chosen = [known.pipeline(name) for name in names] or list(known.pipelines.values())
+        self.app = launch.APP if not names else "-".join([launch.APP, *sorted(names)])
+        self.until_caught_up = until_caught_up
+        self.hosted = [Hosted(pipeline) for pipeline in chosen]
+        self.spark: SparkSession | None = None
+        self.stopping = False
+
+    def run(self) -> list[TallyError]:
+        """Host the queries until told to stop, or until all have caught up; what failed for good."""
+        with lock.hold(launch.lock_path(self.app)) as held:
+            me = psutil.Process()
+            log = str(launch.log_path(self.app))
+            streams.register_driver(self.app, socket.gethostname(), me.pid, me.create_time(), log)
+            self.spark = session(f"tally-stream-{self.app}", memory=settings().stream_memory)
+            held.adopt(jvm_pid(self.spark))
+            try:
+                self.host()
+            finally:
+                self.stop_all()
+        return [hosted.failed for hosted in self.hosted if hosted.failed]
+
+    def host(self) -> None:
+        while not self.stopping:
+            streams.heartbeat(self.app)
+            for hosted in self.hosted:
+                self.tend(hosted)
+            if self.until_caught_up and all(hosted.done for hosted in self.hosted):
+                return
+            time.sleep(0.2 if self.until_caught_up else BEAT_SECONDS)
+
+    def tend(self, hosted: Hosted) -> None:
+        """Bring one query nearer to its desired state."""
+        name = hosted.pipeline.name
+        wanted = streams.wanted(name)["state"] == "running"
+        if hosted.done or hosted.gave_up:
+            return
+        if hosted.query is None:
+            if wanted and time.monotonic() >= hosted.retry_at:
+                self.begin(hosted)
+            elif not wanted:
+                streams.show(name, state="paused", app=self.app)
+                hosted.done = self.until_caught_up
+            return
+        if not hosted.query.isActive:
+            self.ended(hosted)
+        elif not wanted:
+            self.let_go(hosted)
+        elif time.monotonic() - hosted.checked_at > IDENTITY_SECONDS:
+            hosted.checked_at = time.monotonic()
+            self.check_identity(hosted)
+
+    def begin(self, hosted: Hosted) -> None:
+        pipeline = hosted.pipeline
+        try:
+            if hosted.held is None:
+                hosted.held = lock.hold(lock.table_path("speed", pipeline.name, pipeline.version))
+                assert self.spark is not None
+                hosted.held.adopt(jvm_pid(self.spark))
+            streams.show(pipeline.name, state="starting", reason="", version=pipeline.version, app=self.app)
+            assert self.spark is not None
+            hosted.query = queries.start(
+                self.spark, pipeline, lambda done: self.applied(hosted, done), until_caught_up=self.until_caught_up
+            )
+        except Exception as error:
+            self.failed(hosted, as_refusal(error, pipeline))
+
+    def applied(self, hosted: Hosted, done: ledger.MicroBatch) -> None:
+        """After each commit: the stream's row in the control store, and a clean slate for the backoff."""
+        hosted.failures = 0
+        pipeline = hosted.pipeline
+        streams.show(
+            pipeline.name,
+            version=pipeline.version,
+            generation=done.generation,
+            app=self.app,
+            state="running",
+            reason="",
+            batch=done.batch,
+            watermark=done.watermark,
+            progressed_at=now_ms(),
+        )
+        streams.heartbeat(self.app)
+        for cause in ("stream failed", "data lost"):
+            runs.close_incidents(pipeline.name, cause)
+
+    def ended(self, hosted: Hosted) -> None:
+        """A query that is over: caught up, or failed with a cause worth saying."""
+        assert hosted.query is not None
+        error = hosted.query.exception()
+        hosted.query = None
+        if error is None:
+            hosted.done = True
+            streams.show(hosted.pipeline.name, state="stopped", reason="caught up")
+        else:
+            self.failed(hosted, diagnosed(error, hosted.pipeline))
+
+    def failed(self, hosted: Hosted, error: TallyError) -> None:
+        """Say what went wrong and try again later; lost data and --until-caught-up are not tried again."""
+        hosted.failures += 1
+        lost = isinstance(error, DataLost)
+        wait = min(MOST_BACKOFF, FIRST_BACKOFF * 2 ** (hosted.failures - 1)) * random.uniform(0.8, 1.2)
+        hosted.retry_at = time.monotonic() + wait
+        hosted.gave_up = lost
+        if self.until_caught_up:
+            hosted.done, hosted.failed = True, error
+        elif lost:
+            hosted.failed = error
+        reason = str(error).split("\n")[0]
+        streams.show(hosted.pipeline.name, state="data_lost" if lost else "failed", reason=reason, app=self.app)
+        runs.raise_incident(hosted.pipeline.name, "data lost" if lost else "stream failed", reason, error.cure or "")
+        after = "it stays stopped" if lost or self.until_caught_up else f"next try in {wait:.0f} s"
+        print(f"{hosted.pipeline.name}: {error}\n  {after}", flush=True)
+
+    def check_identity(self, hosted: Hosted) -> None:
+        try:
+            for topic in hosted.pipeline.reads:
+                kafka.check_identity(topic.name)
+        except DataLost as error:
+            assert hosted.query is not None
+            hosted.query.stop()
+            hosted.query = None
+            self.failed(hosted, error)
+        except TallyError:
+            pass  # Kafka does not answer: the query itself waits for it
+
+    def let_go(self, hosted: Hosted) -> None:
+        """Stop a query between two micro-batches; what was planned is replayed when it starts again."""
+        if hosted.query is not None:
+            with suppress(Exception):
+                hosted.query.stop()
+            hosted.query = None
+            streams.show(hosted.pipeline.name, state="stopped", reason="")
+
+    def stop_all(self) -> None:
+        for hosted in self.hosted:
+            self.let_go(hosted)
+        for hosted in self.hosted:
+            if hosted.held:
+                hosted.held.release()
+        if self.spark is not None:
+            self.spark.stop()
+
+
+def jvm_pid(spark: SparkSession) -> int:
+    """The process of the session's JVM."""
+    return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+
+
+def diagnosed(error: BaseException, pipeline: Pipeline) -> TallyError:
+    """The cause behind a failed query: lost data with its range where that is it."""
+    from tally.speed import checkpoint
+
+    root = checkpoint.root(pipeline.name, pipeline.version, checkpoint.generation(pipeline.name, pipeline.version))
+    try:
+        queries.check_sources(pipeline, root)
+    except TallyError as cause:
+        return cause
+    return as_refusal(error, pipeline)
+
+
+def as_refusal(error: BaseException, pipeline: Pipeline) -> TallyError:
+    """An error of Spark's as one line that a person can act on; the whole of it goes to the log."""
+    if isinstance(error, TallyError):
+        return error
+    os.write(2, f"{type(error).__name__}: {error}\n".encode())
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = next((line for line in lines if line.startswith("[")), lines[0] if lines else type(error).__name__)
+    return TallyError(told[:500], pipeline=pipeline.name, cure="see the driver's log; the stream goes on where it stopped")

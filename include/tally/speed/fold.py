@@ -1,0 +1,103 @@
+"""Keeps the speed table small: superseded rows are folded away, and windows sealed long ago are trimmed.
+
+Only the stream's own driver calls this, between two micro-batches, so the table keeps its one writer.
+"""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tally import lake
+from tally.catalog.duration import from_millis, millis, parse_duration, to_millis
+from tally.catalog.spec import Pipeline
+from tally.control import seals
+from tally.control.store import now_ms
+from tally.failpoints import failpoint
+from tally.settings import settings
+from tally.speed import commit
+
+# A fold rewrites the days it touches: one with fewer files than this reads fast enough as it is.
+FILES_WORTH_A_FOLD = 16
+
+
+def fold_when_due(spark: SparkSession, pipeline: Pipeline, batch: int) -> None:
+    """Fold after every so many micro-batches, and trim right after."""
+    every = settings().fold_after_batches
+    if every > 0 and batch > 0 and batch % every == 0:
+        fold(spark, pipeline)
+        trim(spark, pipeline)
+
+
+def newest_rows(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """One row per window and key: that of the newest micro-batch."""
+    keys = ["window_start", "window_end", *pipeline.key]
+    others = [name for name in rows.columns if name not in keys]
+    newest = rows.groupBy(*keys).agg(F.max_by(F.struct(*others), "_batch").alias("_row"))
+    return newest.select(*keys, *(F.col(f"_row.{name}").alias(name) for name in others)).select(*rows.columns)
+
+
+def fold(spark: SparkSession, pipeline: Pipeline) -> list[date]:
+    """Rewrite the days of many files with their newest rows only, in one commit; doing so again changes nothing."""
+    where = commit.path(pipeline)
+    days = crowded_days(where)
+    if not days:
+        return []
+    chosen = F.col("_date").isin(days)
+    rows = newest_rows(spark.read.format("delta").load(where).where(chosen), pipeline).coalesce(1)
+    failpoint("speed.before_fold")
+    dates = ", ".join(f"DATE'{day}'" for day in days)
+    (
+        rows.write.format("delta")
+        .mode("overwrite")
+        .option("replaceWhere", f"_date IN ({dates})")
+        .option("dataChange", "false")
+        .option("userMetadata", lake.words("fold", days=[str(day) for day in days]))
+        .save(where)
+    )
+    failpoint("speed.after_fold")
+    return days
+
+
+def crowded_days(where: str) -> list[date]:
+    """The days of a table that lie in so many files that a fold pays."""
+    table = lake.table(where)
+    if table is None:
+        return []
+    counts: dict[str, int] = {}
+    for file in table.file_uris():
+        day = file.split("_date=")[1].split("/")[0]
+        counts[day] = counts.get(day, 0) + 1
+    return sorted(date.fromisoformat(day) for day, files in counts.items() if files >= FILES_WORTH_A_FOLD)
+
+
+def trim(spark: SparkSession, pipeline: Pipeline) -> int:
+    """Delete whole days whose every judged slot was sealed longer ago than the setting; the number of days."""
+    table = lake.table(commit.path(pipeline))
+    if table is None:
+        return 0
+    before = now_ms() - millis(parse_duration(settings().trim_after, field="TALLY_TRIM_AFTER"))
+    days = {date.fromisoformat(f.split("_date=")[1].split("/")[0]) for f in table.file_uris()}
+    gone = [day for day in sorted(days) if whole_day_sealed(pipeline, day, before)]
+    if gone:
+        failpoint("speed.before_trim")
+        dates = ", ".join(f"DATE'{day}'" for day in gone)
+        spark.sql(f"DELETE FROM delta.`{commit.path(pipeline)}` WHERE _date IN ({dates})")
+    return len(gone)
+
+
+def whole_day_sealed(pipeline: Pipeline, day: date, before: int) -> bool:
+    """Whether every slot of the speed table's day was sealed before an instant."""
+    start = to_millis(from_millis((day - date(1970, 1, 1)) // timedelta(days=1) * 86_400_000))
+    found = seals.read(pipeline.name, pipeline.version, start, start + 86_400_000)
+    return bool(found) and all(seal.state == "sealed" and seal.changed_at < before for seal in found) and covered(
+        found, start, pipeline
+    )
+
+
+def covered(found: list[seals.Seal], start: int, pipeline: Pipeline) -> bool:
+    """Whether the seals leave no hour of the day without one: an unjudged hour may still hold unsealed rows."""
+    hours = {(seal.slot_start - start) // 3_600_000 for seal in found}
+    return len(hours) == 24

@@ -1,0 +1,60 @@
+"""Starts one pipeline's streaming query on its own version's checkpoint and table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from tally.catalog.spec import Pipeline
+from tally.control import ledger
+from tally.settings import settings
+from tally.sources import kafka
+from tally.sources.frames import flatten, partition_date, stream_frames
+from tally.speed import checkpoint, commit
+from tally.speed.fold import fold_when_due
+
+Applied = Callable[[ledger.MicroBatch], None]
+
+
+def start(spark: SparkSession, pipeline: Pipeline, applied: Applied, *, until_caught_up: bool = False) -> StreamingQuery:
+    """A running query; raises DataLost where its topics or offsets are not what its checkpoint needs."""
+    generation = checkpoint.generation(pipeline.name, pipeline.version)
+    root = checkpoint.root(pipeline.name, pipeline.version, generation)
+    check_sources(pipeline, root)
+    rows = flatten(pipeline.function(*stream_frames(spark, pipeline)), pipeline)
+    prepare_table(spark, pipeline, rows)
+
+    def apply(batch_rows: DataFrame, batch: int) -> None:
+        done = commit.write(batch_rows, batch, pipeline, generation)
+        applied(done)
+        fold_when_due(spark, pipeline, batch)
+
+    writer = (
+        rows.writeStream.queryName(pipeline.name)
+        .outputMode("append" if pipeline.append_only else "update")
+        .option("checkpointLocation", root)
+        .foreachBatch(apply)
+    )
+    pace = {"availableNow": True} if until_caught_up else {"processingTime": f"{settings().trigger_seconds} seconds"}
+    return writer.trigger(**pace).start()  # type: ignore[arg-type]
+
+
+def check_sources(pipeline: Pipeline, root: str) -> None:
+    """Refuse to start on a recreated topic or on offsets that retention ate."""
+    batch = checkpoint.newest_batch(root)
+    topics = [topic.name for topic in pipeline.reads]
+    reached = checkpoint.entry(root, batch, topics)[1] if batch >= 0 else {}
+    for topic in topics:
+        kafka.check_identity(topic)
+        kafka.check_retained(topic, reached.get(topic, {}), pipeline.name)
+
+
+def prepare_table(spark: SparkSession, pipeline: Pipeline, rows: DataFrame) -> None:
+    """Have the speed table with its columns, and the ledger complete, before the first micro-batch."""
+    shape = spark.createDataFrame([], rows.schema)
+    shape = shape.withColumns({"_batch": F.lit(0).cast("bigint"), "_date": partition_date()})
+    commit.make_table(spark, commit.path(pipeline), shape, commit.PROPERTIES)
+    commit.repair_ledger(pipeline)

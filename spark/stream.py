@@ -1,0 +1,31 @@
+"""The speed layer's Spark application: hosts the queries of an app. stream.py [PIPELINE...] [--until-caught-up]"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+
+from tally.errors import TallyError
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pipelines", nargs="*")
+    parser.add_argument("--until-caught-up", action="store_true")
+    given = parser.parse_args()
+    try:
+        from tally.speed.driver import Driver
+
+        driver = Driver(given.pipelines, until_caught_up=given.until_caught_up)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: setattr(driver, "stopping", True))
+        failed = driver.run()
+    except TallyError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return max((error.exit_code for error in failed), default=0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
