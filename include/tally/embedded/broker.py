@@ -18,8 +18,8 @@ import psutil
 
 from tally.embedded import process
 from tally.embedded.broker_files import (
-    CLUSTER_FILE,
     broker_command,
+    cluster_id,
     format_storage,
     free_port,
     is_free,
@@ -57,10 +57,9 @@ def up() -> Up:
         return Up(bootstrap=conf.kafka, port=None, pid=None, topics=create_topics(conf.kafka), started=False)
     note = None
     with _only_one(conf):
-        found = process.find(pidfile(conf))
+        found = _find(conf)
         if found:
-            running, port = found, int(process.read_json(pidfile(conf))["port"])
-            _wait_until_it_answers(conf, running, port, log_from=0)
+            running, port = found
         else:
             running, port, note = _start(conf)
         bootstrap = f"127.0.0.1:{port}"
@@ -88,6 +87,21 @@ def pidfile(conf: Settings) -> Path:
 
 def log_file(conf: Settings) -> Path:
     return conf.home / "logs" / "kafka.log"
+
+
+def _find(conf: Settings) -> tuple[psutil.Process, int] | None:
+    """The broker that runs already, and its port; None also when it was just dying."""
+    running = process.find(pidfile(conf))
+    if not running:
+        return None
+    port = int(process.read_json(pidfile(conf))["port"])
+    try:
+        _wait_until_it_answers(conf, running, port, log_from=0)
+    except TallyError:
+        if not process.ended(running):
+            raise
+        return None
+    return running, port
 
 
 def _start(conf: Settings) -> tuple[psutil.Process, int, str | None]:
@@ -129,7 +143,7 @@ def _wait_until_it_answers(conf: Settings, running: psutil.Process, port: int, *
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    cluster = (conf.home / "kafka" / CLUSTER_FILE).read_text().strip()
+    cluster = cluster_id(conf.home / "kafka")
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
     deadline = time.monotonic() + START_PATIENCE
     while time.monotonic() < deadline and not process.ended(running):

@@ -11,8 +11,6 @@ from tally.embedded.java import java
 from tally.errors import TallyError
 from tally.settings import Settings
 
-CLUSTER_FILE = "cluster"  # the id the storage was formatted with
-
 # Bytes of the log cleaner's one buffer. Kafka's default, 128 MiB, is allocated at start and fails silently in a small
 # heap; 4 MiB holds some 170,000 keys a pass, which costs compacted topics nothing at this size.
 CLEANER_BUFFER = 4 * 1024 * 1024
@@ -97,24 +95,20 @@ def write_configuration(conf: Settings, folder: Path, *, port: int, controller_p
 
 def format_storage(conf: Settings, folder: Path) -> None:
     """Give the data folder its cluster id, once; one that has it is left as it is."""
-    marker = folder / CLUSTER_FILE
-    if marker.exists() and (folder / "data" / "meta.properties").exists():
-        return
-    if not marker.exists():
-        marker.write_text(_storage_tool(conf, folder, "random-uuid").strip().splitlines()[-1] + "\n")
-    cluster = marker.read_text().strip()
-    _storage_tool(conf, folder, "format", "-t", cluster, "-c", str(folder / "server.properties"), "--ignore-formatted")
+    if cluster_id(folder) is None:
+        cluster = _storage_tool(conf, folder, "random-uuid").split()[-1]
+        _storage_tool(conf, folder, "format", "-t", cluster, "-c", str(folder / "server.properties"))
+
+
+def cluster_id(folder: Path) -> str | None:
+    """The cluster id that the storage was formatted with; None before that."""
+    return _written(folder / "data" / "meta.properties", r"^cluster\.id=(\S+)")
 
 
 def last_port(folder: Path) -> int | None:
     """The port this folder's broker last had."""
-    try:
-        found = re.search(
-            r"^listeners=PLAINTEXT://127\.0\.0\.1:(\d+)", (folder / "server.properties").read_text(), re.M
-        )
-    except OSError:
-        return None
-    return int(found[1]) if found else None
+    port = _written(folder / "server.properties", r"^listeners=PLAINTEXT://127\.0\.0\.1:(\d+)")
+    return int(port) if port else None
 
 
 def is_free(port: int) -> bool:
@@ -133,6 +127,14 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def _written(file: Path, pattern: str) -> str | None:
+    try:
+        found = re.search(pattern, file.read_text(), re.MULTILINE)
+    except OSError:
+        return None
+    return found[1] if found else None
 
 
 def _class_path(conf: Settings) -> str:

@@ -65,15 +65,19 @@ def find(pidfile: Path) -> psutil.Process | None:
 
 
 def ended(process: psutil.Process) -> bool:
-    """Whether it no longer runs; a child of ours that has ended is reaped by asking."""
+    """Whether it no longer runs, its ports and locks with it; a child of ours that has ended is reaped by asking.
+
+    A JVM just killed is a zombie for a moment while other threads of it still hold its ports: that is not ended.
+    """
     try:
         if process.status() != psutil.STATUS_ZOMBIE:
             return not process.is_running()
-        with suppress(ChildProcessError):
-            os.waitpid(process.pid, os.WNOHANG)
+        try:
+            return os.waitpid(process.pid, os.WNOHANG)[0] != 0
+        except ChildProcessError:
+            return process.num_threads() <= 1
     except psutil.Error:
-        pass
-    return True
+        return True
 
 
 def stop(pidfile: Path, patience: float = 30.0) -> bool:

@@ -1,0 +1,64 @@
+"""One TALLY_HOME and one real broker for the whole test session, gone again however the session ends."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tally.embedded import broker as embedded
+from tally.embedded.broker_files import free_port
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A TALLY_HOME that nothing outside this session has a hand in; every other TALLY_* setting is at its default."""
+    folder = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [
+            name for name in os.environ if name.startswith("TALLY_") and name not in ("TALLY_CI_RUN", "TALLY_JARS")
+        ]:
+            patch.delenv(name)
+        patch.setenv("TALLY_HOME", str(folder))
+        yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def broker(home: Path) -> Iterator[str]:
+    """The bootstrap servers of this session's broker, with the catalogue's topics on it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TALLY_KAFKA_HEAP", "256m")
+        patch.setenv("TALLY_KAFKA_PORT", str(free_port()))
+        ours = os.getpid()
+
+        def stop() -> None:
+            if os.getpid() == ours:  # not in a child that was forked by a test
+                with pytest.MonkeyPatch.context() as inner:
+                    inner.setenv("TALLY_HOME", str(home))
+                    embedded.down()
+
+        atexit.register(stop)
+        earlier = signal.signal(signal.SIGTERM, lambda *_: pytest.exit("terminated", returncode=143))
+        try:
+            yield embedded.up().bootstrap
+        finally:
+            signal.signal(signal.SIGTERM, earlier)
+            stop()
+            atexit.unregister(stop)
+
+
+@pytest.fixture(scope="session")
+def spark(home: Path) -> Iterator[SparkSession]:
+    """The one Spark session of the tests, configured as the product's own."""
+    from tally.engine import session
+
+    started = session("tests")
+    yield started
+    started.stop()
