@@ -25,7 +25,9 @@ class Settings(BaseSettings):
     kafka: str = Field("", description="Bootstrap servers of your cluster; empty: the embedded broker.")
     kafka_port: int = Field(0, description="Port of the embedded broker; 0: 9092, or a free one where that is busy.")
     kafka_heap: str = Field("384m", description="Heap of the embedded broker.")
-    kafka_properties: Path | None = Field(None, description="Client properties (SASL_SSL and the like) for every client.")
+    kafka_properties: Path | None = Field(
+        None, description="Client properties (SASL_SSL and the like) for every client."
+    )
     kafka_retention_hours: int = Field(168, description="Retention of topics that Tally itself creates.")
     lake: str = Field("", description="Root of the Delta tables, a path or URI; empty: <home>/lake.")
     checkpoints: str = Field("", description="Root of the stream checkpoints; empty: <home>/checkpoints.")
@@ -41,9 +43,14 @@ class Settings(BaseSettings):
     fold_after_batches: int = Field(100, description="Micro-batches between folds of superseded speed rows.")
     trim_after: str = Field("7 days", description="How long a sealed window's speed rows are kept.")
     settle: str = Field("0 seconds", description="Extra wait after a window closes before it may be sealed.")
-    tolerance: float = Field(1e-9, description="Relative difference of floating-point measures that counts as rounding.")
+    tolerance: float = Field(
+        1e-9, description="Relative difference of floating-point measures that counts as rounding."
+    )
     batch_every: str = Field("0 * * * *", description="Cron of batch__<pipeline>, on data intervals, UTC.")
     spark_pool: str = Field("default_pool", description="Airflow pool that Spark tasks take a slot of.")
+    vacuum_hours: int = Field(168, ge=168, description="Age of unneeded table files before `maintain` removes them.")
+    keep_reconciliations: str = Field("90 days", description="How long comparisons that hold no window are kept.")
+    keep_airflow_runs: str = Field("30 days", description="How long `maintain` keeps runs in Airflow's own database.")
     airflow_port: int = Field(8080, description="Port of the Airflow UI in the demo.")
 
     def model_post_init(self, _: object) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tally.control.store import now_ms, store, upsert
-from tally.control.tables import incidents, ingests, reconciliations, topics
+from tally.control.tables import incidents, ingests, reconciliations, seals, topics
 
 
 def topic_id(topic: str) -> str | None:
@@ -74,6 +74,15 @@ def reconciliation_history(pipeline: str, limit: int = 20) -> list[dict[str, Any
     query = sa.select(reconciliations).where(reconciliations.c.pipeline == pipeline)
     with store().connect() as connection:
         return [dict(r._mapping) for r in connection.execute(query.order_by(reconciliations.c.id.desc()).limit(limit))]
+
+
+def prune_reconciliations(before_ms: int) -> int:
+    """Drop comparisons made before a time that no slot's state rests on; the count of them."""
+    used = sa.select(seals.c.reconciliation)
+    with store().begin() as connection:
+        return connection.execute(
+            sa.delete(reconciliations).where(reconciliations.c.at < before_ms, reconciliations.c.id.not_in(used))
+        ).rowcount
 
 
 def raise_incident(pipeline: str, cause: str, evidence: str, cure: str = "") -> None:

@@ -121,7 +121,7 @@ def verdict(signs: Signs) -> tuple[State, str, str]:
             else f"its driver is gone ({seconds(signs.silent)} silent)"
         )
         return "dead", why, f"the streams DAG starts it within a minute, or: tally stream; log: {signs.log}"
-    if signs.stream.get("state") == "failed":
+    if signs.stream.get("state") in ("failed", "data_lost"):
         return "failed", said or "its query ended", f"mend the cause, then: tally restart; log: {signs.log}"
     if signs.silent is not None and signs.silent > launch.SILENCE_MS and age > launch.SILENCE_MS:
         return (

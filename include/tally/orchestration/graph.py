@@ -1,0 +1,276 @@
+"""The task graph of each DAG family as plain frozen data: what runs, in which order, on what, and what a person reads.
+
+Nothing here imports Airflow or Spark, and nothing looks at Kafka, the lake or the control store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal
+
+from tally.catalog.spec import Pipeline
+from tally.orchestration import runbook
+
+BATCH = "batch__{}"
+RECONCILE = "reconcile__{}"
+
+# A manual run may have no data interval; these macros of the renderer then give the last whole one.
+SINCE, UNTIL = "{{ since(dag_run) }}", "{{ until(dag_run) }}"
+# Which comparison this run made: the Spark job keeps the ticket, and the next task finds the comparison by it.
+TICKET = "{{ dag.dag_id }}/{{ run_id }}/{{ ti.map_index }}"
+CHUNK = "{{ ti.xcom_pull(task_ids='plan', map_indexes=-1)[ti.map_index]['%s'] }}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """When a DAG runs: at the end of each cron interval, at each cron tick, or after an asset was updated."""
+
+    kind: Literal["interval", "cron", "asset"]
+    of: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """One task: a Spark application with its arguments, or a Python step with its keywords; all may be templates."""
+
+    id: str
+    kind: Literal["spark", "python"]
+    runs: str  # spark: a file of spark/; python: a function of tally.orchestration.steps
+    doc: str
+    after: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()  # spark; an argument that renders empty is left out
+    keywords: Mapping[str, str] = field(default_factory=dict)  # python
+    inlets: tuple[str, ...] = ()
+    outlets: tuple[str, ...] = ()
+    retries: int = 2
+    timeout: timedelta = timedelta(hours=2)
+    per_item_of: str = ""  # the task whose list this one is repeated over, together with all others that name it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """One DAG."""
+
+    dag_id: str
+    title: str
+    doc: str
+    schedule: Schedule | None
+    tags: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    owner: str = "tally"
+    params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # JSON schemas, with their default
+    timeout: timedelta = timedelta(hours=6)
+
+    @property
+    def edges(self) -> tuple[tuple[str, str], ...]:
+        return tuple((before, node.id) for node in self.nodes for before in node.after)
+
+
+def streams() -> Graph:
+    """Keeps the stream driver alive."""
+    return Graph(
+        dag_id="streams",
+        title="Keep the stream driver alive",
+        doc=runbook.STREAMS,
+        schedule=Schedule(kind="cron", of="* * * * *"),
+        tags=("tally", "speed"),
+        timeout=timedelta(minutes=10),
+        nodes=(
+            Node(
+                id="ensure_driver",
+                kind="python",
+                runs="ensure_driver",
+                doc="Looks at the driver's kernel lock and heartbeat, and starts a driver if none lives.",
+                timeout=timedelta(minutes=5),
+            ),
+        ),
+    )
+
+
+def batch(pipeline: Pipeline, every: str) -> Graph:
+    """Ingests what is new and restates the windows of each data interval."""
+    topics = [topic.name for topic in pipeline.reads]
+    return Graph(
+        dag_id=BATCH.format(pipeline.name),
+        title=f"Batch layer of {pipeline.name}",
+        doc=runbook.BATCH.format(**about(pipeline)),
+        schedule=Schedule(kind="interval", of=every),
+        tags=("tally", "batch", pipeline.name),
+        owner=pipeline.owner,
+        nodes=(
+            Node(
+                id="ingest_and_restate",
+                kind="spark",
+                runs="batch.py",
+                doc="Archives the next offsets exactly once, then restates the interval's windows and those touched late.",
+                arguments=(pipeline.name, "--from", SINCE, "--to", UNTIL),
+                inlets=tuple(f"topic/{name}" for name in topics),
+                outlets=(*(f"archive/{name}" for name in topics), f"batch/{pipeline.name}"),
+            ),
+        ),
+    )
+
+
+def reconcile(pipeline: Pipeline) -> Graph:
+    """Compares, judges and seals after each batch; with a range when a person gives one."""
+    return Graph(
+        dag_id=RECONCILE.format(pipeline.name),
+        title=f"Reconcile {pipeline.name}",
+        doc=runbook.RECONCILE.format(**about(pipeline)),
+        schedule=Schedule(kind="asset", of=f"batch/{pipeline.name}"),
+        tags=("tally", "reconcile", pipeline.name),
+        owner=pipeline.owner,
+        params={
+            "from": optional_time("Windows that start at or after this; empty: all that is closed and not sealed."),
+            "to": optional_time("Windows that start before this."),
+        },
+        nodes=judged(
+            pipeline.name,
+            arguments=(
+                "{{ '--from=' ~ params['from'] if params['from'] else '' }}",
+                "{{ '--to=' ~ params['to'] if params['to'] else '' }}",
+            ),
+        ),
+    )
+
+
+def backfill(pipelines: list[str]) -> Graph:
+    """A form for a person: a range of one pipeline, restated and reconciled in chunks."""
+    item = "plan"
+    name = "{{ params['pipeline'] }}"
+    return Graph(
+        dag_id="backfill",
+        title="Restate and reconcile a range",
+        doc=runbook.BACKFILL,
+        schedule=None,
+        tags=("tally", "backfill"),
+        timeout=timedelta(days=2),
+        params={
+            "pipeline": {"type": "string", "enum": pipelines, "title": "Pipeline"},
+            "from": {
+                "type": "string",
+                "format": "date-time",
+                "title": "From",
+                "description": "Start of the first window, UTC.",
+            },
+            "to": {
+                "type": "string",
+                "format": "date-time",
+                "title": "To",
+                "description": "Windows that start before this, UTC.",
+            },
+            "dry_run": {"type": "boolean", "default": False, "title": "Dry run", "description": "Only print the plan."},
+            "chunk_hours": {"type": "integer", "default": 24, "minimum": 1, "maximum": 744, "title": "Hours per chunk"},
+        },
+        nodes=(
+            Node(
+                id="plan",
+                kind="python",
+                runs="plan",
+                doc="Prints what will be done and checks that it can be; a dry run ends here.",
+                keywords={
+                    "pipeline": name,
+                    "since": "{{ params['from'] }}",
+                    "until": "{{ params['to'] }}",
+                    "chunk_hours": "{{ params['chunk_hours'] }}",
+                    "dry_run": "{{ params['dry_run'] }}",
+                    "given": "{{ (dag_run.conf or {}) | tojson }}",
+                },
+                timeout=timedelta(minutes=10),
+            ),
+            Node(
+                id="restate",
+                kind="spark",
+                runs="batch.py",
+                doc="Ingests what is new and restates the chunk's windows.",
+                after=("plan",),
+                arguments=(name, "--from", CHUNK % "from", "--to", CHUNK % "to"),
+                per_item_of=item,
+            ),
+            *judged(
+                name,
+                arguments=("--from", CHUNK % "from", "--to", CHUNK % "to"),
+                after=("restate",),
+                per_item_of=item,
+                assets=False,
+            ),
+        ),
+    )
+
+
+def maintain() -> Graph:
+    """Once a day: small files, old versions, old rows."""
+    return Graph(
+        dag_id="maintain",
+        title="Keep tables and databases small",
+        doc=runbook.MAINTAIN,
+        schedule=Schedule(kind="cron", of="30 3 * * *"),
+        tags=("tally", "maintain"),
+        nodes=(
+            Node(
+                id="lake",
+                kind="spark",
+                runs="maintain.py",
+                doc="OPTIMIZE and VACUUM of archive, quarantine, batch and audit tables.",
+            ),
+            Node(
+                id="control_store",
+                kind="python",
+                runs="prune_control_store",
+                doc="Drops old comparisons that hold no slot.",
+            ),
+            Node(
+                id="airflow_database", kind="python", runs="clean_airflow", doc="airflow db clean, up to the cut-off."
+            ),
+        ),
+    )
+
+
+def judged(
+    pipeline: str,
+    *,
+    arguments: tuple[str, ...],
+    after: tuple[str, ...] = (),
+    per_item_of: str = "",
+    assets: bool = True,
+) -> tuple[Node, ...]:
+    """Compare, judge, seal; a failed verdict is an answer and no accident, so it is not tried again."""
+    ticket = {"pipeline": pipeline, "ticket": TICKET}
+    minutes = timedelta(minutes=15)
+    return (
+        Node(
+            id="compare", kind="spark", runs="reconcile.py", after=after, per_item_of=per_item_of,
+            doc="Compares both layers hour by hour, row by row where they differ, and explains each difference.",
+            arguments=(pipeline, *arguments, "--ticket", TICKET),
+            inlets=(f"batch/{pipeline}",) if assets else (),
+        ),
+        Node(
+            id="judge", kind="python", runs="judge", after=("compare",), per_item_of=per_item_of, retries=0,
+            timeout=minutes, doc="Great Expectations over the differences. Red: something is unexplained, and the windows are held.",
+            keywords=ticket,
+        ),
+        Node(
+            id="seal", kind="python", runs="seal", after=("judge",), per_item_of=per_item_of, timeout=minutes,
+            doc="Seals the windows with a revision: from here on readers get the batch layer's rows.",
+            keywords=ticket,
+            outlets=(f"served/{pipeline}",) if assets else (),
+        ),
+    )  # fmt: skip
+
+
+def optional_time(description: str) -> dict[str, Any]:
+    return {"type": ["null", "string"], "format": "date-time", "default": None, "description": description}
+
+
+def about(pipeline: Pipeline) -> dict[str, str]:
+    """What the runbooks say of a pipeline."""
+    return {
+        "name": pipeline.name,
+        "what": pipeline.doc.splitlines()[0] if pipeline.doc else pipeline.name,
+        "window": str(pipeline.window),
+        "key": ", ".join(pipeline.key),
+        "topics": ", ".join(topic.name for topic in pipeline.reads),
+        "version": pipeline.version,
+    }

@@ -1,0 +1,125 @@
+"""The one file that turns a graph into an Airflow DAG; everything it decides stands in the graph or here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pendulum
+from airflow.providers.standard.operators.python import PythonOperator
+from airflow.sdk import DAG, Asset, BaseOperator, CronDataIntervalTimetable, Param, task_group
+from airflow.timetables.interval import CronDataIntervalTimetable as Intervals
+
+from tally.orchestration.application import SparkApplication
+from tally.orchestration.call import call
+from tally.orchestration.graph import Graph, Node, Schedule
+from tally.settings import settings
+
+# Before any data: with catchup off it makes no run, and a native backfill may go back as far as it likes.
+START = datetime(2000, 1, 1, tzinfo=UTC)
+
+# Infrastructure: a broker that restarts or a full disk is over in minutes, and a third failure is for a person.
+RETRY = {
+    "retry_delay": timedelta(seconds=30),
+    "retry_exponential_backoff": 2.0,
+    "max_retry_delay": timedelta(minutes=10),
+}
+
+
+def render(graph: Graph) -> DAG:
+    """The DAG of a graph."""
+    dag = DAG(
+        graph.dag_id,
+        dag_display_name=graph.dag_id,
+        description=graph.title,
+        doc_md=graph.doc,
+        schedule=timetable(graph.schedule),
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        dagrun_timeout=graph.timeout,
+        tags=list(graph.tags),
+        params={name: param(dict(schema)) for name, schema in graph.params.items()},
+        user_defined_macros=macros(),
+        default_args={"owner": graph.owner, **RETRY},
+    )
+    with dag:
+        tasks = {node.id: operator(node) for node in graph.nodes if not node.per_item_of}
+        for source in sorted({node.per_item_of for node in graph.nodes} - {""}):
+            tasks |= mapped([node for node in graph.nodes if node.per_item_of == source], tasks[source])
+        for before, after in graph.edges:
+            if after in tasks and before in tasks:
+                tasks[before].set_downstream(tasks[after])
+    return dag
+
+
+def timetable(schedule: Schedule | None) -> Any:
+    """Airflow's own word for when a DAG runs."""
+    if schedule is None:
+        return None
+    if schedule.kind == "interval":
+        return CronDataIntervalTimetable(schedule.of, timezone="UTC")
+    return [Asset(schedule.of)] if schedule.kind == "asset" else schedule.of
+
+
+def param(schema: dict[str, Any]) -> Param:
+    """A field of the form; without a default it must be filled in."""
+    return Param(schema.pop("default"), **schema) if "default" in schema else Param(**schema)
+
+
+def operator(node: Node) -> BaseOperator:
+    """A node's task."""
+    common: dict[str, Any] = {
+        "task_id": node.id,
+        "doc_md": node.doc,
+        "retries": node.retries,
+        "execution_timeout": node.timeout,
+        "inlets": [Asset(name) for name in node.inlets],
+        "outlets": [Asset(name) for name in node.outlets],
+    }
+    if node.per_item_of:
+        common["map_index_template"] = (
+            f"{{{{ ti.xcom_pull(task_ids='{node.per_item_of}', map_indexes=-1)[ti.map_index]['from'] }}}}"
+        )
+    if node.kind == "spark":
+        return SparkApplication(script=node.runs, arguments=node.arguments, pool=settings().spark_pool, **common)
+    return PythonOperator(python_callable=call, op_args=[node.runs], op_kwargs=dict(node.keywords), **common)
+
+
+def mapped(nodes: list[Node], source: BaseOperator) -> dict[str, BaseOperator]:
+    """One group of tasks for each item of the source's list; the tasks find their item by their map index."""
+
+    @task_group(group_id="chunk")  # type: ignore[untyped-decorator]
+    def chunk(item: Any) -> None:
+        inside = {node.id: operator(node) for node in nodes}
+        for node in nodes:
+            for before in node.after:
+                if before in inside:
+                    inside[before].set_downstream(inside[node.id])
+
+    chunk.expand(item=source.output)
+    return {}
+
+
+def macros() -> dict[str, Callable[[Any], str]]:
+    """`since` and `until` of a run: its data interval, or for a run without one the last whole interval before it."""
+    every = settings().batch_every
+
+    def interval(dag_run: Any) -> tuple[datetime, datetime]:
+        start, end = dag_run.data_interval_start, dag_run.data_interval_end
+        if start is not None and end is not None and start < end:
+            return start, end
+        last = Intervals(every, timezone="UTC").infer_manual_data_interval(
+            run_after=pendulum.instance(dag_run.run_after)
+        )
+        return last.start, last.end
+
+    return {
+        "since": lambda dag_run: instant(interval(dag_run)[0]),
+        "until": lambda dag_run: instant(interval(dag_run)[1]),
+    }
+
+
+def instant(moment: datetime) -> str:
+    return pendulum.instance(moment).in_timezone("UTC").strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,71 @@
+"""What each DAG's page says: what it does, what red means, and what to do."""
+
+STREAMS = """\
+### Keeps the stream driver alive
+Once a minute it looks at the driver's kernel lock and heartbeat. If no driver lives, or the one that lives has said
+nothing for two minutes, it starts a new one, which goes on from its checkpoint. The log's last line says what was seen
+and done.
+
+The driver belongs to no Airflow worker. It outlives this task and Airflow itself, and pausing this DAG stops the
+supervision, not the stream: `tally pause PIPELINE` stops a stream, `tally down` everything.
+
+**Red:** a new driver ended at once. The task's log holds the last lines of the driver's own log,
+`logs/stream-tally.log` in the home. Mend what they name; the next minute tries again. `tally status` shows each stream.
+"""
+
+BATCH = """\
+### The batch layer of `{name}`
+{what}
+
+| window | key | topics | version |
+|---|---|---|---|
+| {window} | {key} | {topics} | `{version}` |
+
+For each data interval: **ingest** appends the next Kafka offsets to the archive, exactly once, with refused records in
+quarantine; **restate** runs the pipeline's function over the archive and replaces the windows of the interval, and
+every older window that newly arrived late events touch. Doing it again gives the same rows.
+
+**Red:** retried twice on its own. A message of lost records gives topic, partition and offsets: lengthen the topic's
+retention; `tally plan {name}` says what can still be restated. Anything else: mend what the last log lines name and
+clear the task.
+
+**A range again:** `airflow backfill create --dag-id batch__{name} --from-date … --to-date …
+--reprocess-behavior completed`, or the `backfill` DAG, which reconciles too.
+"""
+
+RECONCILE = """\
+### Both layers of `{name}` agree, or every difference has its cause
+{what} (windows: {window}; key: {key})
+
+Runs after each batch over all windows that are closed and not sealed. **compare** finds the differences and their
+causes (late, duplicate, skipped, applied twice, in flight, other version, rounding), **judge** checks them with Great
+Expectations, **seal** makes the windows final with a revision. Skipped: no window has closed since.
+
+**Red `judge`:** something is unexplained or does not add up, and the windows are held. The log's last line gives the
+verdict and where the rows and the Data Docs are. It is not retried: the answer would be the same. Look at the rows
+(`tally reconcile {name} --from … --to …`), mend the cause, restate the range with the `backfill` DAG, and it is judged
+again.
+
+**By hand:** trigger it with `from` and `to` to compare a range again.
+"""
+
+BACKFILL = """\
+### Restates and reconciles a range of one pipeline
+Fill in the form. **plan** prints the chunks and checks that the archive and Kafka still hold what they need; a dry run
+ends there, and `tally plan` prints the same. Then each chunk is restated, compared, judged and sealed on its own: a red
+chunk holds only its own windows and can be cleared alone.
+
+**Red `plan`:** the form is wrong, or records are gone; the message names field, partition and offsets.
+**Red `judge`:** see `reconcile__<pipeline>`.
+"""
+
+MAINTAIN = """\
+### Keeps tables and databases small
+Once a day: **lake** compacts small files and removes those that no table version of the last week needs (never less
+than 168 hours) in archive, quarantine, batch and audit tables, one at a time, under each table's writer lock; speed
+tables are their driver's own. **control_store** drops old comparisons that hold no window. **airflow_database** is
+`airflow db clean`, without an archive.
+
+**Red:** nothing is lost, only not yet tidied. Usual causes: no disk, or a table's lock held for over ten minutes by a
+long job.
+"""

@@ -1,0 +1,92 @@
+"""The Python steps of the DAGs: each says in its last line what it saw and did. No Airflow, no Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tally.catalog.duration import parse_duration, to_millis
+from tally.errors import AnswerIsNo, TallyError
+from tally.settings import settings
+
+FORM = {"pipeline", "from", "to", "dry_run", "chunk_hours"}
+
+
+class NothingToDo(Exception):
+    """The step has nothing to work on, and neither have those after it."""
+
+
+def ensure_driver() -> None:
+    """Have a live stream driver."""
+    from tally.supervise.launch import ensure
+
+    print(ensure())
+
+
+def plan(pipeline: str, since: str, until: str, chunk_hours: str, dry_run: str, given: str) -> list[dict[str, str]]:
+    """The chunks of a backfill; none for a dry run. Unknown fields, bad ranges and records that are gone are refused."""
+    from tally.backfill.coverage import coverage
+    from tally.backfill.plan import plan as make
+    from tally.catalog.load import catalogue
+
+    unknown = sorted(set(json.loads(given)) - FORM)
+    if unknown:
+        raise AnswerIsNo("no such field", field=", ".join(unknown), cure=f"the form has: {', '.join(sorted(FORM))}")
+    try:
+        spec = catalogue().pipeline(pipeline)
+        made = make(spec, since, until, coverage=coverage(spec), chunk=timedelta(hours=int(chunk_hours)))
+    except TallyError as error:
+        if error.exit_code == 2 and error.field != "TALLY_KAFKA":  # wrong use does not pass by itself
+            raise AnswerIsNo(error.message, pipeline=error.pipeline, field=error.field, cure=error.cure) from None
+        raise
+    print(made)
+    made.require()
+    if dry_run.lower() == "true":
+        print("dry run: nothing is done")
+        return []
+    return [chunk.as_dict() for chunk in made.chunks]
+
+
+def prune_control_store() -> None:
+    """Drop comparisons older than the setting that no slot refers to."""
+    from tally.control.runs import prune_reconciliations
+
+    keep = parse_duration(settings().keep_reconciliations, field="TALLY_KEEP_RECONCILIATIONS")
+    dropped = prune_reconciliations(to_millis(datetime.now(UTC) - keep))
+    print(f"dropped {dropped} comparisons that hold no window and are older than {settings().keep_reconciliations}")
+
+
+def clean_airflow() -> None:
+    """Run `airflow db clean` up to the setting; a task may not touch the database itself, so a command does."""
+    keep = parse_duration(settings().keep_airflow_runs, field="TALLY_KEEP_AIRFLOW_RUNS")
+    cutoff = (datetime.now(UTC) - keep).isoformat(timespec="seconds")
+    command = [airflow_command(), "db", "clean", "--clean-before-timestamp", cutoff, "--skip-archive", "--yes"]
+    # Inside a task Airflow points these at a database that does not exist; without them the configuration file counts.
+    blocked = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__SQL_ALCHEMY_CONN")
+    env = {n: v for n, v in os.environ.items() if n not in blocked or "not-allowed" not in v}
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    print(done.stdout[-4000:])
+    if done.returncode:
+        raise TallyError(f"airflow db clean ended with {done.returncode}", cure="see the lines above")
+    print(f"cleaned Airflow's database of what ended before {cutoff}")
+
+
+def airflow_command() -> str:
+    beside = Path(sys.executable).parent / "airflow"
+    return str(beside) if beside.exists() else shutil.which("airflow") or "airflow"
+
+
+def found(pipeline: str, ticket: str) -> dict[str, Any]:
+    """The comparison that this run's `compare` made; NothingToDo when no window was there to compare."""
+    from tally.control.runs import by_ticket
+
+    rows = [row for row in by_ticket(ticket) if row["pipeline"] == pipeline]
+    if not rows:
+        raise NothingToDo(f"{pipeline}: no window is closed and not sealed")
+    return rows[-1]
