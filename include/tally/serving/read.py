@@ -1,0 +1,111 @@
+"""The reader without a JVM: one row per window and key, with its state and revision, from one version of each table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tally.catalog.duration import millis
+from tally.catalog.spec import Pipeline
+from tally.serving.halves import Half, Range, declared_columns, no_rows, open_half, quoted
+from tally.serving.state import CLOSED, LOOKS, OPEN, WINDOW, Judged, Layer, check_columns, check_request, judged
+
+if TYPE_CHECKING:
+    import duckdb
+    import pyarrow
+
+LAYER_SQL = {
+    "served": """
+        SELECT {names}, slots.state, slots.revision FROM batch JOIN slots ON slots.slot = slot_of(window_start)
+        UNION ALL
+        SELECT {names}, stream_state(window_end), 0 FROM speed ANTI JOIN slots ON slots.slot = slot_of(window_start)
+    """,
+    "speed": "SELECT {names}, stream_state(window_end) AS state, 0 AS revision FROM speed",
+    "batch": """
+        SELECT {names}, coalesce(slots.state, stream_state(window_end)) AS state,
+               coalesce(slots.revision, 0) AS revision
+        FROM batch LEFT JOIN slots ON slots.slot = slot_of(window_start)
+    """,
+}
+
+
+def read(
+    pipeline: Pipeline, from_ms: int | None = None, to_ms: int | None = None, layer: Layer = "served"
+) -> pyarrow.Table:
+    """The rows of windows that start in [from, to), in order of window_start, window_end and key.
+
+    Columns: window_start and window_end (microseconds, UTC), the key, the measures, state and revision. Nothing
+    written yet is a table without rows.
+    """
+    return rows(pipeline, from_ms, to_ms, layer).to_arrow_table()
+
+
+def rows(
+    pipeline: Pipeline, from_ms: int | None = None, to_ms: int | None = None, layer: Layer = "served"
+) -> duckdb.DuckDBPyRelation:
+    """What `read` returns, as a relation of a DuckDB connection of its own."""
+    import duckdb
+
+    check_request(pipeline, from_ms, to_ms, layer)
+    slots, speed, batch = look(pipeline, from_ms, to_ms)
+    known = batch or speed
+    columns = known.visible if known else declared_columns(pipeline)
+    check_columns(pipeline, list(columns))
+    front = [*WINDOW, *pipeline.key]
+    names = [*front, *(name for name in columns if name not in front)]
+
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    define_slots(connection, pipeline, slots)
+    span = Range(from_ms=from_ms, to_ms=to_ms)
+    nothing = no_rows({name: columns[name] for name in names})
+    newest = newest_rows(connection, speed, names, front, span) if speed else nothing
+    connection.execute(f"CREATE TEMP VIEW speed AS {newest}")
+    connection.execute(f"CREATE TEMP VIEW batch AS {batch.select(connection, names, span) if batch else nothing}")
+    listed = ", ".join(map(quoted, names))
+    order = ", ".join(f"{quoted(name)} ASC NULLS FIRST" for name in front)
+    return connection.sql(f"SELECT * FROM ({LAYER_SQL[layer].format(names=listed)}) ORDER BY {order}")
+
+
+def look(pipeline: Pipeline, from_ms: int | None, to_ms: int | None) -> tuple[Judged, Half | None, Half | None]:
+    """The judged slots, and versions of the speed and the batch table that were current while these stood.
+
+    A restatement unseals before it writes and a seal follows what it seals, so seals that are the same before and
+    after describe the tables in between.
+    """
+    slots = judged(pipeline, from_ms, to_ms)
+    for _ in range(LOOKS):
+        speed, batch = open_half("speed", pipeline), open_half("batch", pipeline)
+        again = judged(pipeline, from_ms, to_ms)
+        if again.slots == slots.slots:
+            break
+        slots = again
+    return slots, speed, batch
+
+
+def define_slots(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline, slots: Judged) -> None:
+    """The judged slots as a table, the slot of a window, and the state of a row that only the stream vouches for."""
+    step = millis(pipeline.window.step) * 1000
+    micros = "epoch_us(start)"
+    connection.execute(f"CREATE TEMP MACRO slot_of(start) AS {micros} - (({micros} % {step}) + {step}) % {step}")
+    closed = f"CASE WHEN epoch_us(finish) <= {slots.watermark * 1000} THEN '{CLOSED}' ELSE '{OPEN}' END"
+    connection.execute(f"CREATE TEMP MACRO stream_state(finish) AS {closed}")
+    connection.execute("CREATE TEMP TABLE slots (slot BIGINT, state VARCHAR, revision INTEGER)")
+    if slots.slots:
+        starts, states, revisions = zip(*slots.slots, strict=True)
+        connection.execute(
+            "INSERT INTO slots SELECT unnest(?::BIGINT[]) * 1000, unnest(?::VARCHAR[]), unnest(?::INTEGER[])",
+            [list(starts), list(states), list(revisions)],
+        )
+
+
+def newest_rows(
+    connection: duckdb.DuckDBPyConnection, speed: Half, names: Sequence[str], identity: Sequence[str], span: Range
+) -> str:
+    """SQL of the speed table's rows, of each window and key only what the newest micro-batch wrote."""
+    listed = ", ".join(map(quoted, names))
+    same = ", ".join(map(quoted, identity))
+    return (
+        f"SELECT {listed} FROM ({speed.select(connection, [*names, '_batch'], span)}) "
+        f"QUALIFY row_number() OVER (PARTITION BY {same} ORDER BY _batch DESC) = 1"
+    )

@@ -1,0 +1,75 @@
+"""What the control store says of a range of windows: which slots were judged, and how far the stream is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import sqlalchemy as sa
+
+from tally.catalog.spec import Pipeline
+from tally.control import ledger
+from tally.control.store import store
+from tally.control.tables import seals
+from tally.errors import TallyError
+
+Layer = Literal["served", "speed", "batch"]
+LAYERS: tuple[Layer, ...] = get_args(Layer)
+OPEN, CLOSED = "open", "closed"
+# A slot whose seal was taken back: its batch row is still the best there is, but nobody vouches for it.
+SHOWN = {"unsealed": CLOSED}
+ADDED = ("state", "revision")
+WINDOW = ("window_start", "window_end")
+# A seal that changes between our look at the seals and at the tables makes us look again. More than a few times in
+# the milliseconds that takes means that a long range is being sealed, and then the last look is as good as any.
+LOOKS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """The slots of a range that have a seals row: (start in ms, state to show, revision); and the watermark in ms."""
+
+    slots: tuple[tuple[int, str, int], ...]
+    watermark: int
+
+
+def judged(pipeline: Pipeline, from_ms: int | None, to_ms: int | None) -> Judged:
+    """The judged slots that a window starting in [from, to) can lie in."""
+    query = sa.select(seals.c.slot_start, seals.c.state, seals.c.revision).where(
+        seals.c.pipeline == pipeline.name, seals.c.version == pipeline.version
+    )
+    if from_ms is not None:
+        query = query.where(seals.c.slot_start >= pipeline.slot(from_ms))
+    if to_ms is not None:
+        query = query.where(seals.c.slot_start < to_ms)
+    with store().connect() as connection:
+        rows = connection.execute(query.order_by(seals.c.slot_start)).all()
+    newest = ledger.newest(pipeline.name, pipeline.version)
+    return Judged(
+        slots=tuple((start, SHOWN.get(state, state), revision) for start, state, revision in rows),
+        watermark=newest.watermark if newest else -1,
+    )
+
+
+def check_request(pipeline: Pipeline, from_ms: int | None, to_ms: int | None, layer: str) -> None:
+    """Refuse a layer that there is not and a range that ends before it begins."""
+    if layer not in LAYERS:
+        raise TallyError(
+            f"no layer {layer!r}", pipeline=pipeline.name, field="layer", cure=f"one of: {', '.join(LAYERS)}"
+        )
+    if from_ms is not None and to_ms is not None and to_ms < from_ms:
+        raise TallyError(
+            "the range ends before it begins", pipeline=pipeline.name, field="to", cure="swap --from and --to"
+        )
+
+
+def check_columns(pipeline: Pipeline, columns: list[str]) -> None:
+    """Refuse output columns that bear the names that a reader adds."""
+    for name in ADDED:
+        if name in columns:
+            raise TallyError(
+                f"the pipeline's output has a column {name!r}, which every reader adds",
+                pipeline=pipeline.name,
+                field=name,
+                cure=f"call it something else in {pipeline.where}",
+            )

@@ -1,0 +1,132 @@
+"""The reader in Spark: the same rows as the reader without a JVM, as a DataFrame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tally.catalog.duration import from_millis, millis
+from tally.catalog.spec import Pipeline
+from tally.serving.state import CLOSED, LOOKS, OPEN, WINDOW, Judged, Layer, check_columns, check_request, judged
+from tally.settings import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+def served(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+    layer: Layer = "served",
+) -> DataFrame:
+    """The rows of windows that start in [from, to): window, key, measures, state and revision, in no order.
+
+    It reads the versions of the tables that were current when it was called, however often it is acted on.
+    """
+    from pyspark.sql import functions as F
+
+    check_request(pipeline, from_ms, to_ms, layer)
+    slots, speed, batch = look(spark, pipeline, from_ms, to_ms)
+    front = [*WINDOW, *pipeline.key]
+    names = output_columns(pipeline, batch or speed)
+    check_columns(pipeline, names)
+    speed, batch = (rows_of(spark, pipeline, half, from_ms, to_ms) for half in (speed, batch))
+    states = slot_states(spark, slots)
+    stream_state = F.when(F.unix_micros("window_end") <= slots.watermark * 1000, CLOSED).otherwise(OPEN)
+    if layer == "batch":
+        judged_rows = batch.join(states, slot_of(pipeline) == F.col("_slot"), "left")
+        state, revision = F.coalesce("_state", stream_state), F.coalesce("_revision", F.lit(0))
+        return judged_rows.select(*names, state.alias("state"), revision.alias("revision"))
+    newest = newest_rows(speed, front).withColumn("state", stream_state).withColumn("revision", F.lit(0))
+    if layer == "speed":
+        return newest.select(*names, "state", "revision")
+    sealed = batch.join(states, slot_of(pipeline) == F.col("_slot"))
+    live = newest.join(states, slot_of(pipeline) == F.col("_slot"), "left_anti")
+    return sealed.select(*names, F.col("_state").alias("state"), F.col("_revision").alias("revision")).unionByName(
+        live.select(*names, "state", "revision")
+    )
+
+
+def look(
+    spark: SparkSession, pipeline: Pipeline, from_ms: int | None, to_ms: int | None
+) -> tuple[Judged, DataFrame | None, DataFrame | None]:
+    """The judged slots, and versions of the speed and the batch table that were current while these stood."""
+    slots = judged(pipeline, from_ms, to_ms)
+    for _ in range(LOOKS):
+        speed, batch = pinned(spark, "speed", pipeline), pinned(spark, "batch", pipeline)
+        again = judged(pipeline, from_ms, to_ms)
+        if again.slots == slots.slots:
+            break
+        slots = again
+    return slots, speed, batch
+
+
+def pinned(spark: SparkSession, layer: str, pipeline: Pipeline) -> DataFrame | None:
+    """The newest version of a layer's table, which later commits don't change; None where nothing was ever written."""
+    from delta.tables import DeltaTable
+
+    path = settings().table(layer, pipeline.name, pipeline.version)
+    if not DeltaTable.isDeltaTable(spark, path):
+        return None
+    version = DeltaTable.forPath(spark, path).history(1).select("version").first()
+    assert version is not None, "a Delta table has a commit"
+    return spark.read.format("delta").option("versionAsOf", version[0]).load(path)
+
+
+def output_columns(pipeline: Pipeline, known: DataFrame | None) -> list[str]:
+    """The window, the key and the measures, in that order."""
+    front = [*WINDOW, *pipeline.key]
+    if known is None:
+        return front
+    return [*front, *(name for name in known.columns if name not in front and not name.startswith("_"))]
+
+
+def rows_of(
+    spark: SparkSession, pipeline: Pipeline, half: DataFrame | None, from_ms: int | None, to_ms: int | None
+) -> DataFrame:
+    """A table's rows of windows that start in [from, to); the partition column is bounded first."""
+    from pyspark.sql import functions as F
+
+    if half is None:
+        return spark.createDataFrame([], declared_schema(pipeline))
+    if from_ms is not None:
+        start = from_millis(from_ms)
+        half = half.where((F.col("_date") >= F.lit(start.date())) & (F.col("window_start") >= F.lit(start)))
+    if to_ms is not None:
+        last = from_millis(to_ms - 1)
+        half = half.where((F.col("_date") <= F.lit(last.date())) & (F.col("window_start") < F.lit(from_millis(to_ms))))
+    return half
+
+
+def declared_schema(pipeline: Pipeline) -> str:
+    """DDL of what is known of an output before any of it was written."""
+    types = {field.name: field.type for topic in reversed(pipeline.reads) for field in topic.schema}
+    keys = [f"`{name}` {types.get(name, 'STRING')}" for name in pipeline.key]
+    return ", ".join(["window_start TIMESTAMP", "window_end TIMESTAMP", *keys, "_batch BIGINT"])
+
+
+def newest_rows(speed: DataFrame, front: Sequence[str]) -> DataFrame:
+    """Of each window and key only what the newest micro-batch wrote."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    newest_first = Window.partitionBy(*front).orderBy(F.col("_batch").desc())
+    return speed.withColumn("_place", F.row_number().over(newest_first)).where("_place = 1")
+
+
+def slot_of(pipeline: Pipeline) -> Column:
+    """The start of a row's slot in microseconds."""
+    from pyspark.sql import functions as F
+
+    start, step = F.unix_micros("window_start"), F.lit(millis(pipeline.window.step) * 1000)
+    return start - F.pmod(start, step)
+
+
+def slot_states(spark: SparkSession, slots: Judged) -> DataFrame:
+    """The judged slots as a table small enough to be sent to every task."""
+    from pyspark.sql import functions as F
+
+    rows = [(start * 1000, state, revision) for start, state, revision in slots.slots]
+    return F.broadcast(spark.createDataFrame(rows, "_slot BIGINT, _state STRING, _revision INT"))
