@@ -120,5 +120,5 @@ class Pending(Generic[Entry]):
     def take_all(self) -> list[tuple[int, Entry]]:
         """Take out everything, in order of due time."""
         self._near += [entry for batch in self._seconds.values() for entry in batch]
-        left, self._near, self._seconds = sorted(self._near, key=lambda entry: entry[:2]), [], {}
+        left, self._near, self._seconds = sorted(self._near), [], {}
         return [(due, entry) for due, _, entry in left]

@@ -24,7 +24,7 @@ class Progress:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._state, self._pending = folder / "state.json", folder / "pending.jsonl"
+        self._state, self._pending = folder / "state.json", folder / "pending.json"
         self._lock = open(folder / "lock", "w")  # noqa: SIM115 - held for as long as the producer runs
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -51,9 +51,7 @@ class Progress:
     def close(self, next_id: int, last_ms: int | None, pending: Pending[Waiting] | None) -> None:
         """A stop in good order: the exact id, and what still waits for its time."""
         if pending is not None:
-            with open(self._pending, "w") as file:
-                for due, entry in pending.take_all():
-                    file.write(json.dumps([due, entry]) + "\n")
+            self._pending.write_text(json.dumps(pending.take_all()))
         self._write(next_id, last_ms)
         self.release()
 
@@ -65,8 +63,7 @@ class Progress:
         """What the last producer left waiting, each to be sent once; what was due before `start_ms` is left out."""
         pending: Pending[Waiting] = Pending()
         with suppress(FileNotFoundError):
-            for line in self._pending.read_text().splitlines():
-                due, entry = json.loads(line)
+            for due, entry in json.loads(self._pending.read_text()):
                 if due >= start_ms:
                     pending.add(due, Record(*entry) if len(entry) == len(Record._fields) else tuple(entry))
             self._pending.unlink()

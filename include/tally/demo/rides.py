@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tally.demo.city import MINUTE, City
+from tally.demo.city import MINUTE, SHAPES, City
 from tally.demo.events import DUPLICATE, GOOD, LATE, PAYMENTS, RIDES, Disorder, Pending, Record, spoil
 
 # A payment before its time: ride id, paid at, amount, payment type, class. Plain tuples, for there may be a million.
@@ -43,6 +43,7 @@ class Rides:
     def __post_init__(self) -> None:
         self.city = City(self.seed)
         self.next_id, self.last_ms = self.first_id, self.start_ms
+        self._disordered = self.disorder.total
         self._rng = random.Random(f"rides/{self.seed}/{self.first_id}")
 
     def __iter__(self) -> Iterator[Record]:
@@ -62,17 +63,18 @@ class Rides:
     def _ride(self, ride_id: int, now: int) -> Record:
         """The ride of this nominal time; its payment and its repeat are put off until their time."""
         draw, disorder, city = self._rng.random, self.disorder, self.city
-        kind = disorder.draw(draw())
+        u = draw()
+        kind = GOOD if u >= self._disordered else disorder.draw(u)
         at = now + int((draw() * 2 - 1) * disorder.stray_ms)
         if kind == LATE:
             at = now - disorder.late_from_ms - int(draw() * (disorder.late_to_ms - disorder.late_from_ms))
         cabs = city.cabs_on(at // MINUTE)
         cab = cabs[int(draw() * len(cabs))]
-        shape = city.shapes[int(draw() * len(city.shapes))]
+        shape = city.shapes[int(draw() * SHAPES)]
         key = str(ride_id)
         value = f'{{"ride_id":{key},{cab.text}"pickup":{at},"dropoff":{at + shape.lasts_ms},{shape.text}'
         fields = f"{cab.vendor},{shape.zone},{cab.id},{shape.total}"
-        if kind not in (GOOD, LATE, DUPLICATE):
+        if u < disorder.bad:
             value, event = spoil(value, kind, "pickup", at, "total_amount", draw())
             return Record(now, RIDES, key, key, value, kind, event, fields)
         ride = Record(now, RIDES, key, key, value, GOOD if kind == DUPLICATE else kind, at, fields)
@@ -84,7 +86,7 @@ class Rides:
 
     def _put_off_payment(self, ride_id: int, now: int, pickup: int, amount: str) -> None:
         draw, disorder = self._rng.random, self.disorder
-        paying = self.city.payings[int(draw() * len(self.city.payings))]
+        paying = self.city.payings[int(draw() * SHAPES)]
         if paying.after_ms is None:
             return
         kind = disorder.draw(draw())
@@ -93,7 +95,7 @@ class Rides:
         if kind == LATE:
             due = paid_at + disorder.late_from_ms + int(draw() * (disorder.late_to_ms - disorder.late_from_ms))
         due = max(due, now + 1)
-        if kind == GOOD and due - paid_at > LATE_AFTER_MS:
+        if kind in (GOOD, DUPLICATE) and due - paid_at > LATE_AFTER_MS:
             kind = LATE
         self.pending.add(due, (ride_id, paid_at, amount, paying.type, kind))
 
