@@ -32,6 +32,7 @@ class SparkApplication(SparkSubmitOperator):  # type: ignore[misc]
             spark_binary=str(spark_home() / "bin" / "spark-submit"),
             **kwargs,
         )
+        self.application_args: list[str] | None
 
     def execute(self, context: Any) -> None:
         """Submit and wait. An answer of no (exit code 1 and a refusal) is final; all else may be retried."""

@@ -14,7 +14,7 @@ log = logging.getLogger("airflow.task")
 
 
 def call(function: str, **keywords: Any) -> Any:
-    """What the step returns. An answer of no is final; any other refusal may pass, and is retried if retries are set."""
+    """What the step returns. An answer of no is final; any other refusal may pass by itself, and may be retried."""
     steps = import_module("tally.orchestration.steps")
     try:
         return getattr(steps, function)(**keywords)

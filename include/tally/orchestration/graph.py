@@ -104,7 +104,7 @@ def batch(pipeline: Pipeline, every: str) -> Graph:
                 id="ingest_and_restate",
                 kind="spark",
                 runs="batch.py",
-                doc="Archives the next offsets exactly once, then restates the interval's windows and those touched late.",
+                doc="Archives the next offsets exactly once, then restates the interval and what late events touch.",
                 arguments=(pipeline.name, "--from", SINCE, "--to", UNTIL),
                 inlets=tuple(f"topic/{name}" for name in topics),
                 outlets=(*(f"archive/{name}" for name in topics), f"batch/{pipeline.name}"),
@@ -248,7 +248,7 @@ def judged(
         ),
         Node(
             id="judge", kind="python", runs="judge", after=("compare",), per_item_of=per_item_of, retries=0,
-            timeout=minutes, doc="Great Expectations over the differences. Red: something is unexplained, and the windows are held.",
+            timeout=minutes, doc="Great Expectations over the differences. Red: some have no cause; windows are held.",
             keywords=ticket,
         ),
         Node(

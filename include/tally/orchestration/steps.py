@@ -30,7 +30,7 @@ def ensure_driver() -> None:
 
 
 def plan(pipeline: str, since: str, until: str, chunk_hours: str, dry_run: str, given: str) -> list[dict[str, str]]:
-    """The chunks of a backfill; none for a dry run. Unknown fields, bad ranges and records that are gone are refused."""
+    """The chunks of a backfill; none for a dry run. Unknown fields, bad ranges and lost records are refused."""
     from tally.backfill.coverage import coverage
     from tally.backfill.plan import plan as make
     from tally.catalog.load import catalogue
