@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -122,6 +121,8 @@ def environment(run: Settings, port: int) -> dict[str, str]:
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
         "AIRFLOW__API__WORKERS": "1",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
+        # SQLite's own wait is 5 s: on a busy start-up the scheduler's first large write takes longer than that.
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{run.home / 'airflow' / 'airflow.db'}?timeout=60",
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": run.spark_master}),
         "TALLY_SPARK_POOL": POOL,
         "GX_ANALYTICS_ENABLED": "false",
@@ -192,14 +193,20 @@ def wait_until_healthy(running: Running, leader: psutil.Process) -> None:
 def make_pool(running: Running) -> None:
     """One slot for Spark tasks: two JVMs at once are slower on two cores than one after the other."""
     pool = {"name": POOL, "slots": 1, "description": "Spark jobs, one at a time", "include_deferred": False}
-    try:
-        token = request(f"{running.url}/auth/token", None, "")["access_token"]
-        request(f"{running.url}/api/v2/pools", pool, token)
-    except urllib.error.HTTPError as error:
-        if error.code != 409:  # it is there already
-            raise TallyError(
-                f"Airflow's pool {POOL} cannot be made: {error}", cure=f"airflow pools set {POOL} 1 Spark"
-            ) from None
+    deadline = time.monotonic() + START_PATIENCE
+    while True:
+        try:
+            token = request(f"{running.url}/auth/token", None, "")["access_token"]
+            request(f"{running.url}/api/v2/pools", pool, token)
+            return
+        except OSError as error:  # HTTPError is one; 409: it is there already, 5xx: the database is busy
+            code = getattr(error, "code", 500)
+            if code == 409:
+                return
+            if code < 500 or time.monotonic() > deadline:
+                cure = f"airflow pools set {POOL} 1 Spark"
+                raise TallyError(f"Airflow's pool {POOL} cannot be made: {error}", cure=cure) from None
+        time.sleep(1.0)
 
 
 def request(url: str, body: dict[str, Any] | None, token: str) -> dict[str, Any]:

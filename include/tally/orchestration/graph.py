@@ -18,6 +18,8 @@ RECONCILE = "reconcile__{}"
 
 # A manual run may have no data interval; these macros of the renderer then give the last whole one.
 SINCE, UNTIL = "{{ since(dag_run) }}", "{{ until(dag_run) }}"
+# Airflow's native backfill touches just its own windows.
+ONLY = "{{ '--only' if dag_run.run_type == 'backfill' else '' }}"
 # Which comparison this run made: the Spark job keeps the ticket, and the next task finds the comparison by it.
 TICKET = "{{ dag.dag_id }}/{{ run_id }}/{{ ti.map_index }}"
 CHUNK = "{{ ti.xcom_pull(task_ids='plan', map_indexes=-1)[ti.map_index]['%s'] }}"
@@ -105,7 +107,7 @@ def batch(pipeline: Pipeline, every: str) -> Graph:
                 kind="spark",
                 runs="batch.py",
                 doc="Archives the next offsets exactly once, then restates the interval and what late events touch.",
-                arguments=(pipeline.name, "--from", SINCE, "--to", UNTIL),
+                arguments=(pipeline.name, "--from", SINCE, "--to", UNTIL, ONLY),
                 inlets=tuple(f"topic/{name}" for name in topics),
                 outlets=(*(f"archive/{name}" for name in topics), f"batch/{pipeline.name}"),
             ),
@@ -186,7 +188,7 @@ def backfill(pipelines: list[str]) -> Graph:
                 runs="batch.py",
                 doc="Ingests what is new and restates the chunk's windows.",
                 after=("plan",),
-                arguments=(name, "--from", CHUNK % "from", "--to", CHUNK % "to"),
+                arguments=(name, "--from", CHUNK % "from", "--to", CHUNK % "to", "--only"),
                 per_item_of=item,
             ),
             *judged(

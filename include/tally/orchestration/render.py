@@ -16,7 +16,8 @@ from tally.orchestration.call import call
 from tally.orchestration.graph import Graph, Node, Schedule
 from tally.settings import settings
 
-# Before any data: with catchup off it makes no run, and a native backfill may go back as far as it likes.
+# Before any data: with catchup off it makes no run, and a native backfill may go back as far as it likes. A cron tick
+# has none: with a start date Airflow would make up for the last tick at once, a maintenance in the first minute.
 START = datetime(2000, 1, 1, tzinfo=UTC)
 
 # Infrastructure: a broker that restarts or a full disk is over in minutes, and a third failure is for a person.
@@ -35,7 +36,7 @@ def render(graph: Graph) -> DAG:
         description=graph.title,
         doc_md=graph.doc,
         schedule=timetable(graph.schedule),
-        start_date=START,
+        start_date=None if graph.schedule and graph.schedule.kind == "cron" else START,
         catchup=False,
         max_active_runs=1,
         dagrun_timeout=graph.timeout,
