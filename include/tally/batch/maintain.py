@@ -1,0 +1,80 @@
+"""Keeps Delta tables small: few files, and none that no version of the last week needs. Rows stay what they are.
+
+Each table is worked on under its writer's lock. Speed tables are left alone: their one writer is the stream's driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from tally import lake
+from tally.catalog.load import catalogue
+from tally.settings import settings
+from tally.supervise import lock
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A table's path parts, and those of the lock that its writer takes."""
+
+    table: tuple[str, ...]
+    lock: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tidied:
+    """What one table lost: small files that were joined, and files that no retained version needs."""
+
+    table: str
+    joined: int
+    into: int
+    removed: int
+
+    def __str__(self) -> str:
+        return f"{self.table}: {self.joined} files joined into {self.into}, {self.removed} unneeded files removed"
+
+
+def targets() -> Iterator[Target]:
+    """Every table of the catalogue that batch jobs write; a quarantine is written under its archive's lock."""
+    known = catalogue()
+    for topic in known.topics:
+        yield Target(table=("archive", topic), lock=("archive", topic))
+        yield Target(table=("quarantine", topic), lock=("archive", topic))
+    for pipeline in known.pipelines.values():
+        yield Target(table=("batch", pipeline.name, pipeline.version), lock=("batch", pipeline.name, pipeline.version))
+        yield Target(table=("audit", pipeline.name), lock=("audit", pipeline.name))
+
+
+def maintain(spark: SparkSession) -> list[Tidied]:
+    """Compact and vacuum each table that is there; doing so again finds nothing to do."""
+    return [tidy(spark, target) for target in targets() if lake.table(settings().table(*target.table)) is not None]
+
+
+def tidy(spark: SparkSession, target: Target) -> Tidied:
+    """OPTIMIZE, then VACUUM with the retention setting (168 hours at least: readers and replays go back so far)."""
+    path = settings().table(*target.table)
+    with lock.table(*target.lock):
+        metrics = spark.sql(f"OPTIMIZE delta.`{path}`").collect()[0]["metrics"]
+        before = version(path)
+        spark.sql(f"VACUUM delta.`{path}` RETAIN {settings().vacuum_hours} HOURS")
+        removed = vacuumed(path, before)
+    return Tidied(
+        table="/".join(target.table),
+        joined=int(metrics["numFilesRemoved"]),
+        into=int(metrics["numFilesAdded"]),
+        removed=removed,
+    )
+
+
+def version(path: str) -> int:
+    table = lake.table(path)
+    return -1 if table is None else int(table.version())
+
+
+def vacuumed(path: str, before: int) -> int:
+    """How many files the VACUUM after a version says it removed."""
+    metrics = [commit.metrics for commit in lake.commits(path) if commit.version > before]
+    return sum(int(found.get("numDeletedFiles", 0)) for found in metrics)

@@ -1,0 +1,24 @@
+"""Keeps the batch layer's Delta tables small. maintain.py"""
+
+from __future__ import annotations
+
+import sys
+
+from tally.errors import TallyError
+
+
+def main() -> int:
+    try:
+        from tally.batch.maintain import maintain
+        from tally.engine import session
+
+        for tidied in maintain(session("tally-maintain")):
+            print(tidied)
+    except TallyError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
