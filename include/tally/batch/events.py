@@ -1,0 +1,85 @@
+"""The archive's events for ranges of windows, as the frames that a pipeline's function takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tally.catalog.duration import from_millis, millis
+from tally.catalog.ranges import Range, events_of, merge
+from tally.catalog.spec import Pipeline, Topic
+from tally.errors import AnswerIsNo
+from tally.sources import archive
+from tally.sources.frames import flatten, with_window, without_duplicates
+
+Versions = Mapping[str, int]
+DAY = 86_400_000
+
+
+def instant(ms: int) -> Column:
+    """A literal instant that Delta can prune files by."""
+    return F.lit(from_millis(ms))
+
+
+def within(column: str, ranges: Sequence[Range]) -> Column:
+    """Whether a time lies in one of the ranges; `_date` is asked too, so that whole partitions are skipped."""
+    tests = [
+        (F.col("_date") >= F.lit(from_millis(start).date()))
+        & (F.col("_date") <= F.lit(from_millis(end - 1).date()))
+        & (F.col(column) >= instant(start))
+        & (F.col(column) < instant(end))
+        for start, end in ranges
+    ]
+    return reduce(lambda a, b: a | b, tests, F.lit(False))
+
+
+def archived(spark: SparkSession, topic: Topic, version: int | None = None) -> DataFrame:
+    """The archive of a topic as of one Delta version."""
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
+    return reader.load(archive.path(topic))
+
+
+def archive_versions(pipeline: Pipeline) -> dict[str, archive.Ingest]:
+    """The newest archive commit of each topic that the pipeline reads."""
+    found = {topic.name: archive.progress(topic) for topic in pipeline.reads}
+    for name, commit in found.items():
+        if commit is None:
+            raise AnswerIsNo(f"the archive of {name} is empty", pipeline=pipeline.name, cure="produce events, then run it again")
+    return {name: commit for name, commit in found.items() if commit is not None}
+
+
+def events(
+    spark: SparkSession, topic: Topic, ranges: Sequence[Range], version: int | None, *, unique: bool = True
+) -> DataFrame:
+    """A topic's archived events with event times in the ranges, duplicates dropped, with their places."""
+    if not (unique and topic.unique):
+        return archived(spark, topic, version).where(within(topic.event_time, ranges))
+    near = millis(topic.lateness)
+    around = merge((start - near, end + near) for start, end in ranges)
+    wide = archived(spark, topic, version).where(within(topic.event_time, around))
+    return without_duplicates(wide, topic).where(within(topic.event_time, ranges))
+
+
+def stated(spark: SparkSession, pipeline: Pipeline, ranges: Sequence[Range], versions: Versions) -> DataFrame:
+    """The pipeline's rows for windows whose start lies in the ranges, from the archive (no sessions: see scope)."""
+    frames = []
+    for at, topic in enumerate(pipeline.reads):
+        wanted = merge(events_of(r, pipeline, first=at == 0) for r in ranges)
+        frames.append(events(spark, topic, wanted, versions[topic.name]))
+    return starting_in(applied(pipeline, frames), ranges)
+
+
+def applied(pipeline: Pipeline, frames: Sequence[DataFrame]) -> DataFrame:
+    """The function's rows over bounded frames; it sees the topics' own columns and `window`, nothing of the engine's."""
+    bare = [frame.select(*topic.columns) for frame, topic in zip(frames, pipeline.reads, strict=True)]
+    return flatten(pipeline.function(with_window(bare[0], pipeline), *bare[1:]), pipeline)
+
+
+def starting_in(rows: DataFrame, ranges: Sequence[Range]) -> DataFrame:
+    tests = [(F.col("window_start") >= instant(a)) & (F.col("window_start") < instant(b)) for a, b in ranges]
+    return rows.where(reduce(lambda x, y: x | y, tests, F.lit(False)))

@@ -1,0 +1,86 @@
+"""Half-open ranges of time in milliseconds, and which of them a change of events touches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tally.catalog.duration import from_millis, iso, millis
+from tally.catalog.spec import Pipeline
+from tally.errors import TallyError
+
+Range = tuple[int, int]
+
+
+def floor(at: int, step: int) -> int:
+    return at - at % step
+
+
+def ceil(at: int, step: int) -> int:
+    return -floor(-at, step)
+
+
+def merge(ranges: Iterable[Range], *, most: int | None = None) -> list[Range]:
+    """The same instants as few sorted ranges; with `most`, the narrowest gaps are filled until so many are left."""
+    merged: list[Range] = []
+    for start, end in sorted(r for r in ranges if r[0] < r[1]):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    while most and len(merged) > most:
+        at = min(range(1, len(merged)), key=lambda i: merged[i][0] - merged[i - 1][1])
+        merged[at - 1 : at + 1] = [(merged[at - 1][0], merged[at][1])]
+    return merged
+
+
+def without(ranges: Iterable[Range], taken: Iterable[Range]) -> list[Range]:
+    """What of the ranges lies in none of those taken."""
+    left = merge(ranges)
+    for start, end in merge(taken):
+        left = [piece for a, b in left for piece in ((a, min(b, start)), (max(a, end), b)) if piece[0] < piece[1]]
+    return left
+
+
+def contains(ranges: Iterable[Range], wanted: Range) -> bool:
+    return not without([wanted], ranges)
+
+
+def aligned(wanted: Range, pipeline: Pipeline) -> Range:
+    """The range widened to whole steps of the pipeline's grid of windows; an empty one is refused."""
+    if wanted[0] >= wanted[1]:
+        raise TallyError(
+            f"from {iso(from_millis(wanted[0]))} to {iso(from_millis(wanted[1]))} holds nothing",
+            pipeline=pipeline.name,
+            field="--to",
+            cure="give a later --to: ranges are half-open, [from, to)",
+        )
+    step = millis(pipeline.window.step)
+    return floor(wanted[0], step), ceil(wanted[1], step)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """How far around a window's start the events lie that make it, in milliseconds."""
+
+    before: int
+    after: int
+
+
+def span(pipeline: Pipeline, *, first: bool) -> Span:
+    """Events of the first topic lie in [start, start + size); those it is joined with may lie `reach` farther."""
+    size = millis(pipeline.window.size)
+    reach = 0 if first or pipeline.reach is None else millis(pipeline.reach)
+    return Span(before=reach, after=size + reach)
+
+
+def events_of(windows: Range, pipeline: Pipeline, *, first: bool) -> Range:
+    """The event times that windows starting in a range are made of (sessions: the least of it)."""
+    around = span(pipeline, first=first)
+    return windows[0] - around.before, windows[1] + around.after
+
+
+def windows_of(event: Range, pipeline: Pipeline, *, first: bool) -> Range:
+    """The starts of the windows that events of a range of times are part of, on the grid."""
+    step, around = millis(pipeline.window.step), span(pipeline, first=first)
+    return floor(event[0] - around.after, step) + step, floor(event[1] - 1 + around.before, step) + step

@@ -1,0 +1,30 @@
+"""The batch layer's Spark application. batch.py PIPELINE --from T --to T [--only] [--step ingest|restate]"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from tally.errors import TallyError
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("pipeline")
+    parser.add_argument("--from", dest="start", required=True)
+    parser.add_argument("--to", dest="end", required=True)
+    parser.add_argument("--only", action="store_true", help="just this range, not what late events touched")
+    parser.add_argument("--step", choices=["ingest", "restate"])
+    given = parser.parse_args()
+    try:
+        from tally.batch.report import batch
+
+        print(batch(given.pipeline, given.start, given.end, only=given.only, step=given.step))
+    except TallyError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
