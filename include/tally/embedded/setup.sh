@@ -82,7 +82,7 @@ system() {
 
 # -- what the repo keeps for itself -----------------------------------------------------------------------------------
 packages() {
-    local python uv
+    local python uv how
     if venv_done; then return; fi
     say "packages to .venv"
     rm -f .venv/.done
@@ -96,14 +96,22 @@ packages() {
     fi
     uv=$(command -v uv || true)
     if [ -z "$uv" ] && .venv/bin/python -m pip install -q uv; then uv=.venv/bin/uv; fi
-    if [ -n "$uv" ]; then
-        thrice "$uv" pip install -q --python .venv/bin/python -r requirements.lock
-        thrice "$uv" pip install -q --python .venv/bin/python --no-deps -e .
-    else
-        thrice .venv/bin/python -m pip install -q -r requirements.lock
-        thrice .venv/bin/python -m pip install -q --no-deps -e .
-    fi
-    echo "$venv_wanted" >.venv/.done
+    for how in ${uv:+by_uv by_uv_with_system_certificates} by_pip; do
+        if "$how" -r requirements.lock && "$how" --no-deps -e .; then
+            echo "$venv_wanted" >.venv/.done
+            return
+        fi
+    done
+    fail "packages could not be installed; the errors above say why"
+}
+
+by_uv() { "$uv" pip install -q --python .venv/bin/python "$@"; }
+by_uv_with_system_certificates() { UV_SYSTEM_CERTS=1 by_uv "$@"; } # a company's proxy signs with its own
+by_pip() { .venv/bin/python -m pip install -q "$@"; }
+
+maven() { # silent unless it fails: even a quiet Maven prints escape codes
+    local said
+    said=$(mvn -q -B -f "$1" package "-Djars=$2" 2>&1) || { printf '%s\n' "$said" >&2; return 1; }
 }
 
 jars() {
@@ -115,7 +123,7 @@ jars() {
         target="$PWD/.jars/$name"
         say "jars of $pom to .jars/$name"
         rm -rf "$target.new"
-        thrice mvn -q -B -Dstyle.color=never -f "$pom" package "-Djars=$target.new"
+        thrice maven "$pom" "$target.new"
         rm -rf "$target" # whole, so that no jar of an older pin stays beside its successor
         mv "$target.new" "$target"
     done
