@@ -39,8 +39,12 @@ VERBS: dict[str, Verb] = {
     "check": Verb("check:check", "Load and check every definition; with --setup, this machine."),
     "up": Verb("broker:up", "Start the embedded broker and make the catalogue's topics."),
     "down": Verb("broker:down", "Stop everything that runs for this TALLY_HOME."),
-    "produce": Verb("produce:produce", "Produce taxi rides, with disorder and a ground truth, or replay a CSV of them."),
+    "produce": Verb(
+        "produce:produce", "Produce taxi rides, with disorder and a ground truth, or replay a CSV of them."
+    ),
     "plan": Verb("backfill:plan", "Say what a backfill of a range would do, and whether it can."),
+    "read": Verb("read:read", "Read a pipeline's rows: sealed ones from the batch, the others from the stream."),
+    "status": Verb("status:status", "Say how each pipeline is, and why."),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tally.catalog.duration import millis
@@ -37,13 +38,42 @@ def read(
     Columns: window_start and window_end (microseconds, UTC), the key, the measures, state and revision. Nothing
     written yet is a table without rows.
     """
-    return rows(pipeline, from_ms, to_ms, layer).to_arrow_table()
+    return rows(pipeline, from_ms, to_ms, layer).arrow()
 
 
-def rows(
-    pipeline: Pipeline, from_ms: int | None = None, to_ms: int | None = None, layer: Layer = "served"
-) -> duckdb.DuckDBPyRelation:
-    """What `read` returns, as a relation of a DuckDB connection of its own."""
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """What `read` returns, not yet computed: SQL over one version of each table, on a DuckDB connection of its own."""
+
+    connection: duckdb.DuckDBPyConnection
+    sql: str
+    order: tuple[str, ...]
+    columns: dict[str, str]  # name -> DuckDB type
+
+    def arrow(self) -> pyarrow.Table:
+        """All rows, in order."""
+        return self.connection.sql(self.text()).to_arrow_table()
+
+    def query(self, select: str = "*", *, last: int | None = None) -> duckdb.DuckDBPyConnection:
+        """Run it; `last` keeps only so many rows, those at the end."""
+        return self.connection.execute(self.text(select, last))
+
+    def text(self, select: str = "*", last: int | None = None) -> str:
+        """SQL of the rows in order."""
+        by = ", ".join(f"r.{quoted(name)} ASC NULLS FIRST" for name in self.order)
+        source = f"({self.sql})"
+        if last is not None:
+            source = f"(SELECT * FROM {source} AS r ORDER BY {by} LIMIT {last} OFFSET {max(0, self.count() - last)})"
+        return f"SELECT {select} FROM {source} AS r ORDER BY {by}"
+
+    def count(self) -> int:
+        """How many rows there are."""
+        counted = self.connection.execute(f"SELECT count(*) FROM ({self.sql})").fetchone()
+        return int(counted[0]) if counted else 0
+
+
+def rows(pipeline: Pipeline, from_ms: int | None = None, to_ms: int | None = None, layer: Layer = "served") -> Rows:
+    """What `read` returns, before it is computed."""
     import duckdb
 
     check_request(pipeline, from_ms, to_ms, layer)
@@ -63,8 +93,12 @@ def rows(
     connection.execute(f"CREATE TEMP VIEW speed AS {newest}")
     connection.execute(f"CREATE TEMP VIEW batch AS {batch.select(connection, names, span) if batch else nothing}")
     listed = ", ".join(map(quoted, names))
-    order = ", ".join(f"{quoted(name)} ASC NULLS FIRST" for name in front)
-    return connection.sql(f"SELECT * FROM ({LAYER_SQL[layer].format(names=listed)}) ORDER BY {order}")
+    return Rows(
+        connection=connection,
+        sql=LAYER_SQL[layer].format(names=listed),
+        order=tuple(front),
+        columns={**{name: columns[name] for name in names}, "state": "VARCHAR", "revision": "INTEGER"},
+    )
 
 
 def look(pipeline: Pipeline, from_ms: int | None, to_ms: int | None) -> tuple[Judged, Half | None, Half | None]:
@@ -109,3 +143,8 @@ def newest_rows(
         f"SELECT {listed} FROM ({speed.select(connection, [*names, '_batch'], span)}) "
         f"QUALIFY row_number() OVER (PARTITION BY {same} ORDER BY _batch DESC) = 1"
     )
+
+
+def written(pipeline: Pipeline) -> bool:
+    """Whether either layer ever wrote a row of this version."""
+    return any(open_half(layer, pipeline) for layer in ("speed", "batch"))

@@ -1,0 +1,70 @@
+"""How every pipeline is, for people and scripts: its stream's health, and what of it is sealed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from tally.catalog.load import catalogue
+from tally.catalog.spec import Pipeline
+from tally.control import seals
+from tally.control.store import store
+from tally.control.tables import ledger, reconciliations
+
+
+def statuses() -> list[dict[str, Any]]:
+    """One document a pipeline of the catalogue, in order of name."""
+    return [status(pipeline) for _, pipeline in sorted(catalogue().pipelines.items())]
+
+
+def status(pipeline: Pipeline) -> dict[str, Any]:
+    """Health's fields, then version, events_in, slots sealed and held, and events whose difference is explained."""
+    from tally.supervise.health import diagnose
+
+    counts = seals.counts(pipeline.name, pipeline.version)
+    return {
+        **diagnose(pipeline).as_dict(),
+        "version": pipeline.version,
+        "events_in": events_in(pipeline),
+        "sealed": counts.get("sealed", 0),
+        "held": counts.get("held", 0),
+        "explained": explained(pipeline),
+    }
+
+
+def events_in(pipeline: Pipeline) -> int:
+    """Records that the stream took from Kafka; a generation's micro-batches leave no offset out between them."""
+    mine = (ledger.c.pipeline == pipeline.name) & (ledger.c.version == pipeline.version)
+    bounds = (
+        sa.select(ledger.c.generation, sa.func.min(ledger.c.batch), sa.func.max(ledger.c.batch))
+        .where(mine)
+        .group_by(ledger.c.generation)
+    )
+    total = 0
+    with store().connect() as connection:
+        for generation, first, last in connection.execute(bounds).all():
+            ranges = sa.select(ledger.c.ranges).where(mine, ledger.c.generation == generation)
+            oldest = connection.execute(ranges.where(ledger.c.batch == first)).scalar_one()
+            newest = connection.execute(ranges.where(ledger.c.batch == last)).scalar_one()
+            for topic, partitions in newest.items():
+                for partition, (begin, end) in partitions.items():
+                    total += end - oldest.get(topic, {}).get(partition, (begin, end))[0]
+    return total
+
+
+def explained(pipeline: Pipeline) -> int:
+    """Events in which the halves differed and whose cause is known, over the newest comparison of each range."""
+    query = (
+        sa.select(reconciliations.c.from_ms, reconciliations.c.to_ms, reconciliations.c.summary)
+        .where(reconciliations.c.pipeline == pipeline.name, reconciliations.c.version == pipeline.version)
+        .order_by(reconciliations.c.id)
+    )
+    with store().connect() as connection:
+        newest = {(row.from_ms, row.to_ms): row.summary for row in connection.execute(query)}
+    return sum(
+        int(count)
+        for summary in newest.values()
+        for cause, count in summary.get("events", {}).items()
+        if cause != "unexplained"
+    )
