@@ -13,7 +13,7 @@ from tally.errors import AnswerIsNo, TallyError
 log = logging.getLogger("airflow.task")
 
 
-def call(function: str, **keywords: Any) -> Any:
+def call(function: str, keywords: dict[str, str]) -> Any:
     """What the step returns. An answer of no is final; any other refusal may pass by itself, and may be retried."""
     steps = import_module("tally.orchestration.steps")
     try:
