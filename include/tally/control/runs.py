@@ -35,14 +35,24 @@ def ingest_history(topic: str) -> list[dict[str, Any]]:
         return [dict(row._mapping) for row in connection.execute(query)]
 
 
-def open_reconciliation(pipeline: str, version: str, from_ms: int, to_ms: int, summary: dict[str, Any]) -> int:
-    """Keep what a comparison found, not yet judged; the new row's id."""
+def open_reconciliation(pipeline: str, version: str, from_ms: int, to_ms: int, ticket: str) -> int:
+    """Begin a comparison; the new row's id."""
     with store().begin() as connection:
         statement = sa.insert(reconciliations).values(
-            pipeline=pipeline, version=version, from_ms=from_ms, to_ms=to_ms, at=now_ms(), summary=summary,
-            verdict="compared", data_docs="",
+            pipeline=pipeline, version=version, from_ms=from_ms, to_ms=to_ms, at=now_ms(), summary={"ticket": ticket},
+            slots=[], verdict="comparing", data_docs="",
         )  # fmt: skip
         return int(connection.execute(statement).inserted_primary_key[0])  # type: ignore[index]
+
+
+def keep_comparison(number: int, summary: dict[str, Any], slots: list[dict[str, Any]]) -> None:
+    """Keep what a comparison found, not yet judged."""
+    with store().begin() as connection:
+        connection.execute(
+            sa.update(reconciliations)
+            .where(reconciliations.c.id == number)
+            .values(verdict="compared", summary=summary, slots=slots)
+        )
 
 
 def judge_reconciliation(number: int, verdict: str, data_docs: str, summary: dict[str, Any]) -> None:

@@ -72,7 +72,8 @@ reconciliations = Table(
     Column("to_ms", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
     Column("summary", JSON, nullable=False),
-    Column("verdict", String(16), nullable=False),  # compared | reconciled | held
+    Column("slots", JSON, nullable=False),  # what each slot held when it was compared
+    Column("verdict", String(16), nullable=False),  # comparing | compared | reconciled | held
     Column("data_docs", Text, nullable=False, default=""),
 )
 

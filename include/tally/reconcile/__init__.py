@@ -1,0 +1,1 @@
+"""Compare the two layers, explain every difference from the ledger, judge, and seal what reconciles."""

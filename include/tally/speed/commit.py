@@ -39,6 +39,11 @@ def make_table(spark: SparkSession, where: str, schema: DataFrame, properties: d
     )
 
 
+def order(generation: int, batch: int) -> int:
+    """What `_batch` holds: it grows with every micro-batch, also over a new generation that counts from 0 again."""
+    return ((generation - 1) << 40) + batch
+
+
 def write(rows: DataFrame, batch: int, pipeline: Pipeline, generation: int) -> ledger.MicroBatch:
     """Append a micro-batch's rows; idempotent by (pipeline, version, generation, batch) as Delta's transaction."""
     spark = rows.sparkSession
@@ -47,7 +52,7 @@ def write(rows: DataFrame, batch: int, pipeline: Pipeline, generation: int) -> l
     words = lake.words("micro-batch", **as_words(plan, pipeline, generation))
     failpoint("speed.before_commit")
     (
-        rows.withColumns({"_batch": F.lit(batch).cast("bigint"), "_date": partition_date()})
+        rows.withColumns({"_batch": F.lit(order(generation, batch)).cast("bigint"), "_date": partition_date()})
         .write.format("delta")
         .mode("append")
         .option("txnAppId", f"{pipeline.name}/{pipeline.version}/g{generation}")

@@ -1,0 +1,315 @@
+"""Compares the layers at one cut: digests first, then row by row where they differ, each difference with its cause."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DataType, DoubleType, FloatType
+
+from tally import lake
+from tally.batch import restate
+from tally.batch.events import starting_in
+from tally.batch.report import instant
+from tally.batch.scope import session_scope
+from tally.catalog.duration import from_millis, iso, millis
+from tally.catalog.load import catalogue
+from tally.catalog.ranges import Range, aligned, merge, without
+from tally.catalog.spec import Pipeline
+from tally.control import runs
+from tally.engine import session
+from tally.errors import AnswerIsNo
+from tally.failpoints import failpoint
+from tally.reconcile import explain, replay
+from tally.reconcile.conserve import conservation, ingest_balance
+from tally.reconcile.cut import Cut, due, find
+from tally.reconcile.digest import Digest, digests, slot_of
+from tally.settings import settings
+from tally.speed import commit
+from tally.speed.fold import newest_rows
+from tally.supervise import lock
+
+SIDES = ("batch", "stream", "replayed")
+# A summary shows this many rows; the audit table holds all of them.
+SHOWN = 20
+
+
+@dataclass(kw_only=True)
+class Found:
+    """What a comparison found, before anybody judged it."""
+
+    equal: int = 0
+    different: int = 0
+    rounding: int = 0
+    unexplained: int = 0
+    events: Counter[str] = field(default_factory=Counter)
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    bad_slots: Counter[int] = field(default_factory=Counter)
+    conserved: dict[str, Any] = field(default_factory=dict)
+
+
+def compare(name: str, start: str | None = None, end: str | None = None, ticket: str = "") -> int:
+    """Compare a range of windows, or all that are due, and keep what was found; the reconciliation's id."""
+    pipeline = catalogue().pipeline(name)
+    wanted = None
+    if start is not None and end is not None:
+        wanted = aligned((instant(start, "--from"), instant(end, "--to")), pipeline)
+    spark = session(f"tally-reconcile-{name}")
+    cut = find(pipeline)
+    ranges = ranges_of(cut, wanted)
+    first, last = (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
+    number = runs.open_reconciliation(name, pipeline.version, first, last, ticket)
+    sides = read_sides(spark, cut, ranges)
+    by_slot = {side: digests(rows, pipeline) for side, rows in sides.items()}
+    differing = sorted(slots_that_differ(by_slot["batch"], by_slot["stream"]))
+    found = Found(equal=sum(d.rows for slot, d in by_slot["batch"].items() if slot not in set(differing)))
+    explain_all(spark, cut, ranges, differing, sides, found, number)
+    states = slot_states(cut, ranges, by_slot, found)
+    runs.keep_comparison(number, summary(cut, ranges, found, states, ticket), states)
+    failpoint("reconcile.after_compare")
+    return number
+
+
+def ranges_of(cut: Cut, wanted: Range | None) -> list[Range]:
+    """The window starts to compare; a range that the batch never stated is refused."""
+    if wanted is None:
+        return due(cut)
+    missing = without([wanted], cut.stated.covered)
+    if missing == [wanted]:
+        a, b = (iso(from_millis(ms)) for ms in wanted)
+        raise AnswerIsNo(
+            f"the batch has not stated [{a}, {b})",
+            pipeline=cut.pipeline.name,
+            cure=f"tally batch {cut.pipeline.name} --from {a} --to {b}",
+        )
+    return without([wanted], missing)
+
+
+def read_sides(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> dict[str, DataFrame]:
+    """Both tables as of the cut, restricted to the ranges, with the same columns."""
+    pipeline = cut.pipeline
+
+    def load(path: str, version: int) -> DataFrame:
+        rows = spark.read.format("delta").option("versionAsOf", version).load(path)
+        if not ranges:
+            return rows.where("false")
+        first, last = ranges[0][0], ranges[-1][1] - 1
+        days = (F.col("_date") >= F.lit(from_millis(first).date())) & (F.col("_date") <= F.lit(from_millis(last).date()))
+        return starting_in(rows.where(days), ranges)
+
+    batch = load(restate.path(pipeline), cut.stated.delta_version).drop("_date")
+    stream = newest_rows(load(commit.path(pipeline), cut.last.delta_version).drop("_date"), pipeline).drop("_batch")
+    return {"batch": batch, "stream": stream.select(*batch.columns)}
+
+
+def slots_that_differ(batch: dict[int, Digest], stream: dict[int, Digest]) -> set[int]:
+    return {s for s in batch.keys() | stream.keys() if (d := batch.get(s)) is None or stream.get(s) != d}
+
+
+def explain_all(
+    spark: SparkSession, cut: Cut, ranges: Sequence[Range], slots: Sequence[int], sides: dict[str, DataFrame],
+    found: Found, number: int,
+) -> None:  # fmt: skip
+    """Replay the slots that differ, put a cause to each row, and write these to the audit table."""
+    step = millis(cut.pipeline.window.step)
+    differing = merge((slot, slot + step) for slot in slots)
+    event_ranges = events_around(spark, cut, differing)
+    frames = [
+        replay.tagged_events(spark, cut, topic, wanted).cache()
+        for topic, wanted in zip(cut.pipeline.reads, event_ranges, strict=True)
+        if differing
+    ]
+    try:
+        found.conserved = conservation(spark, cut, ranges)
+        if not differing:
+            return
+        found.events, cells = explain.gather(frames, cut)
+        narrowed = {side: starting_in(rows, differing) for side, rows in sides.items()}
+        narrowed["replayed"] = replay.replayed(cut, frames, differing)
+        rows = side_by_side(narrowed, cut.pipeline).cache()
+        count_rows(rows, cut, cells, found)
+        write_audit(rows, cut, cells, number)
+    finally:
+        for frame in frames:
+            frame.unpersist()
+
+
+def events_around(spark: SparkSession, cut: Cut, differing: Sequence[Range]) -> list[list[Range]]:
+    """Per topic, the event times behind the differing windows; whole sessions where windows are sessions."""
+    if cut.pipeline.window.kind != "session":
+        return replay.event_ranges(cut, differing)
+    return [merge(session_scope(spark, cut.pipeline, r, cut.stated.versions)[1] for r in differing)]
+
+
+def side_by_side(sides: dict[str, DataFrame], pipeline: Pipeline) -> DataFrame:
+    """One row per window and key with the measures of each side (null: that side has no such row), and how they compare."""
+    keys = ["window_start", "window_end", *pipeline.key]
+    measures = [f for f in sides["batch"].schema.fields if f.name not in keys]
+    packed = [
+        rows.select(*keys, F.lit(side).alias("_side"), F.struct(F.lit(1).alias("_"), *(f.name for f in measures)).alias("_row"))
+        for side, rows in sides.items()
+    ]
+    union = packed[0]
+    for frame in packed[1:]:
+        union = union.unionByName(frame)
+    by_side = [F.first(F.when(F.col("_side") == side, F.col("_row")), ignorenulls=True).alias(side) for side in SIDES]
+    joined = union.groupBy(*keys).agg(*by_side)
+    kinds = {f.name: f.dataType for f in measures}
+    return joined.select(
+        *keys, *SIDES,
+        slot_of(pipeline).alias("_slot"),
+        F.unix_millis("window_end").alias("_end"),
+        same("batch", "stream", kinds, exact=False).alias("_same"),
+        same("batch", "stream", kinds, exact=True).alias("_identical"),
+        same("replayed", "stream", kinds, exact=False).alias("_explained"),
+    ).where("batch IS NOT NULL OR stream IS NOT NULL")  # fmt: skip
+
+
+def same(left: str, right: str, kinds: dict[str, DataType], *, exact: bool) -> Column:
+    """Whether two sides agree: both lack the row, or every measure is equal, floating-point ones within the tolerance."""
+    equal = F.lit(True)
+    for name, kind in kinds.items():
+        a, b = F.col(f"{left}.{name}"), F.col(f"{right}.{name}")
+        if isinstance(kind, DoubleType | FloatType) and not exact:
+            near = F.abs(a - b) <= F.greatest(F.abs(a), F.abs(b)) * F.lit(settings().tolerance)
+            equal = equal & (a.eqNullSafe(b) | F.coalesce(near, F.lit(False)))
+        else:
+            equal = equal & a.eqNullSafe(b)
+    lacking = F.col(left).isNull() & F.col(right).isNull()
+    return lacking | (F.col(left).isNotNull() & F.col(right).isNotNull() & equal)
+
+
+def count_rows(rows: DataFrame, cut: Cut, cells: explain.Cells, found: Found) -> None:
+    totals = rows.groupBy("_same", "_identical", "_explained", "_slot").count().collect()
+    for row in totals:
+        if row["_same"]:
+            found.equal += row["count"]
+            found.rounding += 0 if row["_identical"] else row["count"]
+        else:
+            found.different += row["count"]
+            if not row["_explained"]:
+                found.unexplained += row["count"]
+                found.bad_slots[row["_slot"]] += row["count"]
+    keyed = bool(explain.key_columns(cut, cut.pipeline.reads[0]))
+    first = rows.where("NOT _same").orderBy("_explained", "window_start", *cut.pipeline.key).limit(SHOWN).collect()
+    found.rows = [shown(row.asDict(recursive=True), cut, cells, keyed) for row in first]
+
+
+def shown(row: dict[str, Any], cut: Cut, cells: explain.Cells, keyed: bool) -> dict[str, Any]:
+    """A differing row as a person or a script reads it."""
+
+    def side(values: dict[str, Any] | None) -> dict[str, Any] | None:
+        return None if values is None else {k: plain(v) for k, v in values.items() if k != "_"}
+
+    cause = explain.cause_of(row, cut, cells, keyed) if row["_explained"] else "unexplained"
+    return {
+        "window_start": iso(from_millis(row["_slot"])) if row["window_start"] is None else utc(row["window_start"]),
+        "window_end": utc(row["window_end"]),
+        **{name: plain(row[name]) for name in cut.pipeline.key},
+        "batch": side(row["batch"]),
+        "stream": side(row["stream"]),
+        "cause": cause,
+    }
+
+
+def utc(moment: Any) -> str:
+    return iso(moment.astimezone())  # Spark hands out naive local times
+
+
+def plain(value: Any) -> Any:
+    return value if isinstance(value, int | float | str | bool | type(None)) else str(value)
+
+
+def write_audit(rows: DataFrame, cut: Cut, cells: explain.Cells, number: int) -> None:
+    """Append every differing row with its cause, under the comparison's id; a row is (reconciliation, window, key)."""
+    spark, pipeline = rows.sparkSession, cut.pipeline
+    where = settings().table("audit", pipeline.name)
+    keyed = bool(explain.key_columns(cut, pipeline.reads[0]))
+    key_names = list(pipeline.key)
+
+    def cause(slot: int, end: int, key: Row, explained: bool) -> str:
+        row = {"_slot": slot, "_end": end, **key.asDict()}
+        return explain.cause_of(row, cut, cells, keyed) if explained else "unexplained"
+
+    named = F.udf(cause, "string")
+    key = F.struct(*key_names)
+    table = rows.where("NOT _same").select(
+        F.lit(number).cast("bigint").alias("reconciliation"),
+        "window_start",
+        "window_end",
+        F.to_json(key).alias("key"),
+        *(F.to_json(F.col(side).dropFields("_")).alias(side) for side in SIDES),
+        named("_slot", "_end", key, "_explained").alias("cause"),
+        F.col("_explained").alias("explained"),
+    )
+    with lock.table("audit", pipeline.name):
+        said = lake.words("audit", reconciliation=number)
+        table.coalesce(1).write.format("delta").mode("append").option("userMetadata", said).save(where)
+
+
+def slot_states(
+    cut: Cut, ranges: Sequence[Range], by_slot: dict[str, dict[int, Digest]], found: Found
+) -> list[dict[str, Any]]:
+    """Each slot between the first and the last with rows, or up to the last closed one: what a seal is put on."""
+    step = millis(cut.pipeline.window.step)
+    filled = by_slot["batch"].keys() | by_slot["stream"].keys()
+    if not filled:
+        return []
+    states = []
+    for start, end in ranges:
+        for slot in range(max(start, min(filled)), min(end, max(filled) + step), step):
+            states.append(slot_state(cut, slot, slot + step, by_slot, found))
+    return states
+
+
+def slot_state(
+    cut: Cut, slot: int, end: int, by_slot: dict[str, dict[int, Digest]], found: Found
+) -> dict[str, Any]:
+    batch, stream = by_slot["batch"].get(slot), by_slot["stream"].get(slot)
+    size = millis(cut.pipeline.window.size)
+    ends = [d.last_end for d in (batch, stream) if d] or [end - 1 + size]
+    return {
+        "start": slot,
+        "end": end,
+        "rows": batch.rows if batch else 0,
+        "stream_rows": stream.rows if stream else 0,
+        "digest": batch.hash if batch else "0",
+        "closed": all(cut.closed(e) for e in [*ends, end]),
+        "unexplained": found.bad_slots[slot],
+    }
+
+
+def summary(
+    cut: Cut, ranges: Sequence[Range], found: Found, states: Sequence[dict[str, Any]], ticket: str
+) -> dict[str, Any]:
+    """The comparison as one plain document."""
+    return {
+        "pipeline": cut.pipeline.name,
+        "version": cut.pipeline.version,
+        "from": iso(from_millis(ranges[0][0])) if ranges else None,
+        "to": iso(from_millis(ranges[-1][1])) if ranges else None,
+        "ranges": [list(r) for r in ranges],
+        "ticket": ticket,
+        "windows": found.equal + found.different,
+        "equal": found.equal,
+        "different": found.different,
+        "rounding": found.rounding,
+        "events": dict(sorted(found.events.items())),
+        "unexplained": found.unexplained,
+        "rows": found.rows,
+        "open_windows": sum(max(s["rows"], s["stream_rows"]) for s in states if not s["closed"]),
+        "conservation": found.conserved,
+        "ingest": ingest_balance(cut.pipeline),
+        "cut": {
+            "batch": cut.last.batch,
+            "generation": cut.last.generation,
+            "watermark": iso(from_millis(cut.last.watermark)),
+            "speed_version": cut.last.delta_version,
+        },
+        "batch_version": cut.stated.delta_version,
+        "verdict": "compared",
+    }

@@ -1,0 +1,143 @@
+"""What became of each archived event in the stream, told by the ledger: which micro-batch held it, under which watermark.
+
+A fate is one of: accepted, late, duplicate, skipped (no micro-batch held its offset), in_flight (the stream had not yet
+read it at the cut), applied_twice (two micro-batches held it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import pandas as pd
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from tally.catalog.duration import millis
+from tally.catalog.ranges import merge, without
+from tally.catalog.spec import Pipeline, Topic
+from tally.reconcile.cut import Cut
+from tally.sources.frames import losers
+
+ACCEPTED, LATE, DUPLICATE, SKIPPED, IN_FLIGHT, TWICE = "accepted", "late", "duplicate", "skipped", "in_flight", "applied_twice"
+
+
+def late_rule(pipeline: Pipeline) -> str:
+    """What Spark compares with the watermark first: the event's time (dedup, join) or the end of its window."""
+    return "event" if pipeline.reads[0].unique or len(pipeline.reads) > 1 else "window"
+
+
+Intervals = dict[int, list[tuple[int, int, int]]]
+
+
+def intervals(cut: Cut, topic: str) -> Intervals:
+    """Per partition, the offset ranges of the micro-batches in the order of offsets: (from, to, index of the batch)."""
+    found: Intervals = {}
+    for index, batch in enumerate(cut.batches):
+        for partition, (start, to) in batch.ranges.get(topic, {}).items():
+            if to > start:
+                found.setdefault(partition, []).append((start, to, index))
+    return {partition: sorted(parts) for partition, parts in found.items()}
+
+
+def doubled(parts: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
+    """The offsets that more than one micro-batch held."""
+    twice, reached = [], 0
+    for start, to, _ in sorted(parts):
+        if start < reached:
+            twice.append((start, min(to, reached)))
+        reached = max(reached, to)
+    return merge(twice)
+
+
+def skipped(cut: Cut, topic: str, begins: dict[int, int]) -> dict[int, list[tuple[int, int]]]:
+    """Per partition, the offsets before the cut that no micro-batch held."""
+    found = {}
+    for partition, parts in intervals(cut, topic).items():
+        reached = max(to for _, to, _ in parts)
+        gaps = without([(begins.get(partition, 0), reached)], [(a, b) for a, b, _ in parts])
+        if gaps:
+            found[partition] = gaps
+    return found
+
+
+def batch_lookup(found: Intervals) -> Callable[[Column, Column], Column]:
+    """A column function (partition, offset) -> index of the micro-batch that held it; -1 a gap, -2 not read yet, -3 twice."""
+    import numpy as np
+
+    tables = {
+        p: (np.array([a for a, _, _ in parts]), np.array([b for _, b, _ in parts]), np.array([i for _, _, i in parts]))
+        for p, parts in found.items()
+    }
+    twice = {p: doubled(parts) for p, parts in found.items()}
+
+    def look_up(chunks: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.Series]:
+        for partitions, offsets in chunks:
+            out = np.full(len(offsets), -2, dtype="int64")
+            for partition, (starts, ends, index) in tables.items():
+                mine = (partitions == partition).to_numpy()
+                at = offsets[mine].to_numpy()
+                slot = np.searchsorted(starts, at, side="right") - 1
+                inside = (slot >= 0) & (at < ends[np.maximum(slot, 0)])
+                values = np.where(inside, index[np.maximum(slot, 0)], np.where(at >= ends.max(), -2, -1))
+                for start, end in twice[partition]:
+                    values = np.where((at >= start) & (at < end), -3, values)
+                out[mine] = values
+            yield pd.Series(out)
+
+    return F.pandas_udf(look_up, "bigint")  # type: ignore[call-overload, no-any-return]
+
+
+def with_fate(events: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
+    """Archived events (duplicates among them) with `_batch_index`, `_late_at` and `_fate`, and whether the batch counts them.
+
+    `_fate` knows nothing of windows: where the rule is the window's end, late is decided later, for each window.
+    """
+    indexed = events.withColumn("_batch_index", batch_lookup(intervals(cut, topic.name))(F.col("_partition"), F.col("_offset")))
+    marks = F.array(*[F.lit(batch.late_watermark) for batch in cut.batches])
+    held = F.col("_batch_index") >= 0
+    tagged = indexed.withColumn("_late_at", F.when(held, F.get(marks, F.col("_batch_index").cast("int"))))
+    time = F.unix_millis(topic.event_time)
+    late = (time <= F.col("_late_at")) if late_rule(cut.pipeline) == "event" else F.lit(False)
+    fate = (
+        F.when(F.col("_batch_index") == -1, SKIPPED)
+        .when(F.col("_batch_index") == -2, IN_FLIGHT)
+        .when(F.col("_batch_index") == -3, TWICE)
+        .when(late, LATE)
+        .otherwise(ACCEPTED)
+    )
+    tagged = tagged.withColumn("_fate", fate)
+    if not topic.unique:
+        return tagged.withColumn("_counted", F.lit(True))
+    places = ["_partition", "_offset"]
+    lost = losers(events, topic).withColumn("_lost", F.lit(True))
+    marked = tagged.join(lost, places, "left").withColumn("_counted", F.col("_lost").isNull()).drop("_lost")
+    return with_stream_duplicates(marked, topic, cut)
+
+
+def with_stream_duplicates(tagged: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
+    """Mark the accepted copies of a unique id that the stream's own dropping of duplicates left out."""
+    assert topic.unique
+    copies = tagged.groupBy(topic.unique).count().where("count > 1").select(topic.unique)
+    several = tagged.where(F.col("_fate") == ACCEPTED).join(copies, topic.unique, "left_semi")
+    delay, ends = millis(topic.lateness), [batch.watermark for batch in cut.batches]
+    shape = "_partition int, _offset bigint, _again boolean"
+
+    def keep_first(group: pd.DataFrame) -> pd.DataFrame:
+        """Follow the state of one id: its first accepted copy holds it until the watermark passes its time + lateness."""
+        group = group.sort_values(["_batch_index", "_time", "_partition", "_offset"])
+        again, free_from = [], -1
+        for index, time in zip(group["_batch_index"], group["_time"], strict=True):
+            taken = index < free_from or free_from == -2
+            again.append(bool(taken))
+            if not taken:
+                gone = [i for i, end in enumerate(ends) if i >= index and end >= time + delay]
+                free_from = gone[0] + 1 if gone else -2
+        return pd.DataFrame({"_partition": group["_partition"], "_offset": group["_offset"], "_again": again})
+
+    wanted = several.select(
+        topic.unique, "_partition", "_offset", "_batch_index", F.unix_millis(topic.event_time).alias("_time")
+    )
+    again = wanted.groupBy(topic.unique).applyInPandas(keep_first, shape).where("_again")
+    joined = tagged.join(again, ["_partition", "_offset"], "left")
+    fate = F.when(F.col("_again"), DUPLICATE).otherwise(F.col("_fate"))
+    return joined.withColumn("_fate", fate).drop("_again")

@@ -1,0 +1,95 @@
+"""What the stream must have put out for ranges of windows, worked out from the archive and the ledger alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tally.batch.events import archived, starting_in, within
+from tally.catalog.duration import millis
+from tally.catalog.ranges import Range, events_of, merge
+from tally.catalog.spec import Pipeline, Topic
+from tally.reconcile import fate
+from tally.reconcile.cut import Cut
+from tally.reconcile.walk import walk
+from tally.sources.frames import flatten, with_window
+
+
+def tagged_events(spark: SparkSession, cut: Cut, topic: Topic, ranges: Sequence[Range]) -> DataFrame:
+    """A topic's archived events in ranges of event time, each with its fate."""
+    near = millis(topic.lateness) if topic.unique else 0
+    around = merge((start - near, end + near) for start, end in ranges)
+    version = cut.stated.versions[topic.name]
+    wide = archived(spark, topic, version).where(within(topic.event_time, around))
+    return fate.with_fate(wide, topic, cut).where(within(topic.event_time, ranges))
+
+
+def event_ranges(cut: Cut, ranges: Sequence[Range]) -> list[list[Range]]:
+    """Per topic, the event times that windows starting in the ranges are made of."""
+    pipeline = cut.pipeline
+    return [merge(events_of(r, pipeline, first=at == 0) for r in ranges) for at in range(len(pipeline.reads))]
+
+
+def replayed(cut: Cut, frames: Sequence[DataFrame], ranges: Sequence[Range]) -> DataFrame:
+    """The rows that the function gives for the events that the stream accepted, window by window."""
+    pipeline = cut.pipeline
+    taken = [accepted(frame, pipeline) for frame in frames]
+    first = in_windows(taken[0], cut)
+    others = [frame.select(*topic.columns) for frame, topic in zip(taken[1:], pipeline.reads[1:], strict=True)]
+    bare = first.select(*pipeline.reads[0].columns, "window")
+    return starting_in(flatten(pipeline.function(bare, *others), pipeline), ranges)
+
+
+def accepted(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """The events that reached the stream's state; one that two micro-batches held is there twice unless it has an id."""
+    kept = frame.where(F.col("_fate").isin(fate.ACCEPTED, fate.TWICE))
+    if pipeline.reads[0].unique:
+        return kept
+    return kept.unionByName(frame.where(F.col("_fate") == fate.TWICE))
+
+
+def in_windows(events: DataFrame, cut: Cut) -> DataFrame:
+    """Accepted events with the window that the stream put them into; those late for a window are not in it."""
+    pipeline = cut.pipeline
+    if pipeline.window.kind == "session":
+        return in_sessions(events, cut)
+    windowed = with_window(events, pipeline)
+    if fate.late_rule(pipeline) == "event":
+        return windowed
+    return windowed.where(F.unix_millis("window.end") > F.col("_late_at"))
+
+
+def in_sessions(events: DataFrame, cut: Cut) -> DataFrame:
+    """Accepted events with the session that the stream emitted for them, by walking its micro-batches in order."""
+    walked = walked_events(events, cut).where("_start IS NOT NULL")
+    window = F.struct(F.timestamp_millis("_start").alias("start"), F.timestamp_millis("_end").alias("end"))
+    return walked.withColumn("window", window)
+
+
+def walked_events(events: DataFrame, cut: Cut) -> DataFrame:
+    """Accepted events that are not late for a session of their own, with `_start`, `_end` and `_split`."""
+    pipeline, topic = cut.pipeline, cut.pipeline.reads[0]
+    gap, ends = millis(pipeline.window.size), [batch.watermark for batch in cut.batches]
+    timed = events.withColumn("_time", F.unix_millis(topic.event_time))
+    if fate.late_rule(pipeline) == "window":
+        timed = timed.where(F.col("_time") + gap > F.col("_late_at"))
+    shape = "_partition int, _offset bigint, _start bigint, _end bigint, _split boolean"
+
+    def follow(group: pd.DataFrame) -> pd.DataFrame:
+        found = walk(group["_time"].tolist(), group["_batch_index"].tolist(), ends, gap)
+        return pd.DataFrame(
+            {
+                "_partition": group["_partition"].to_numpy(),
+                "_offset": group["_offset"].to_numpy(),
+                "_start": pd.array([w.session[0] if w.session else None for w in found], dtype="Int64"),
+                "_end": pd.array([w.session[1] if w.session else None for w in found], dtype="Int64"),
+                "_split": [w.split for w in found],
+            }
+        )
+
+    places = timed.select(*pipeline.key, "_partition", "_offset", "_time", "_batch_index")
+    walked = places.groupBy(*pipeline.key).applyInPandas(follow, shape)
+    return timed.join(walked, ["_partition", "_offset"])
