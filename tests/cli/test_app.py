@@ -1,0 +1,82 @@
+"""The command line: exit codes, one JSON document, and never a traceback on the terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = "import sys; from tally.cli import app; {before}; sys.exit(app.run(sys.argv[1:]))"
+
+
+def tally(*arguments: str, before: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(before=before or "pass"), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env=os.environ | environment,
+    )
+
+
+STUB = "app._load = lambda verb: (lambda: (_ for _ in ()).throw({}))"
+
+
+def test_help_names_every_verb_and_imports_no_command(home: Path) -> None:
+    from tally.cli.app import VERBS
+
+    shown = tally("--help")
+    assert shown.returncode == 0
+    assert [verb for verb in VERBS if verb not in shown.stdout] == []
+    light = tally("--help", before="import atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr))")
+    assert {"pyspark", "pydantic_settings", "confluent_kafka", "sqlalchemy"} & set(light.stderr.split()) == set()
+
+
+def test_every_verb_loads_and_takes_json(home: Path) -> None:
+    from tally.cli.app import VERBS
+
+    for verb in VERBS:
+        shown = tally(verb, "--help")
+        assert shown.returncode == 0, shown.stderr
+        assert "--json" in shown.stdout
+
+
+@pytest.mark.parametrize("arguments", [("nope",), ("up", "--nope"), ("check", "extra")])
+def test_wrong_use_is_exit_code_2_with_a_cure(home: Path, arguments: tuple[str, ...]) -> None:
+    plain, machine = tally(*arguments), tally(*arguments, "--json")
+    assert (plain.returncode, plain.stdout) == (2, "")
+    assert "cure: tally" in plain.stderr
+    assert machine.returncode == 2
+    assert set(json.loads(machine.stdout)) >= {"error", "cure"}
+
+
+def test_a_bad_setting_is_named(home: Path) -> None:
+    ran = tally("up", "--json", TALLY_KAFKA_PORT="abc")
+    assert ran.returncode == 2
+    assert json.loads(ran.stdout)["field"] == "TALLY_KAFKA_PORT"
+
+
+def test_the_unexpected_is_one_line_and_a_file(home: Path) -> None:
+    ran = tally("down", before=STUB.format("KeyError('lost')"))
+    assert ran.returncode == 1
+    assert "Traceback" not in ran.stderr + ran.stdout
+    file = Path(ran.stderr.split("the traceback is in ")[1].strip())
+    assert file.parent == home / "logs"
+    assert "KeyError: 'lost'" in file.read_text()
+
+
+def test_ctrl_c_is_130_and_silent(home: Path) -> None:
+    ran = tally("down", before=STUB.format("KeyboardInterrupt()"))
+    assert (ran.returncode, ran.stdout, ran.stderr.strip()) == (130, "", "")
+
+
+def test_with_json_only_the_document_is_on_stdout(home: Path) -> None:
+    noise = "import os; load = app._load; app._load = lambda verb: (os.system('echo noise'), load(verb))[1]"
+    ran = tally("down", "--json", before=noise)
+    assert json.loads(ran.stdout) == {"stopped": []}
+    assert "noise" in ran.stderr
