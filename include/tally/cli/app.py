@@ -45,6 +45,7 @@ VERBS: dict[str, Verb] = {
     "plan": Verb("backfill:plan", "Say what a backfill of a range would do, and whether it can."),
     "read": Verb("read:read", "Read a pipeline's rows: sealed ones from the batch, the others from the stream."),
     "status": Verb("status:status", "Say how each pipeline is, and why."),
+    "demo": Verb("demo:demo", "Show everything at work on one live screen; Ctrl-C stops it all."),
 }
 
 

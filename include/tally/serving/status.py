@@ -6,9 +6,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tally.catalog.duration import from_millis, iso
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
-from tally.control import seals
+from tally.control import seals, streams
 from tally.control.store import store
 from tally.control.tables import ledger, reconciliations
 
@@ -19,14 +20,16 @@ def statuses() -> list[dict[str, Any]]:
 
 
 def status(pipeline: Pipeline) -> dict[str, Any]:
-    """Health's fields, then version, events_in, slots sealed and held, and events whose difference is explained."""
+    """Health's fields, then version, events_in, newest_window, slots sealed and held, and events explained."""
     from tally.supervise.health import diagnose
 
+    newest = int((streams.stream(pipeline.name) or {}).get("newest_window", 0))
     counts = seals.counts(pipeline.name, pipeline.version)
     return {
         **diagnose(pipeline).as_dict(),
         "version": pipeline.version,
         "events_in": events_in(pipeline),
+        "newest_window": iso(from_millis(newest)) if newest > 0 else None,
         "sealed": counts.get("sealed", 0),
         "held": counts.get("held", 0),
         "explained": explained(pipeline),

@@ -1,0 +1,202 @@
+"""A demo is up as a whole or not at all: it starts Kafka, topics, a producer and Airflow, and stops all of them.
+
+Each part has a pid file in its home: `tally down` ends what a killed demo left, and the next demo goes on there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tally.demo.parts import Part, starting
+from tally.demo.screen import Screen
+from tally.demo.watch import Watch
+from tally.embedded import airflow, broker, process
+from tally.errors import AnswerIsNo, TallyError
+from tally.settings import settings
+from tally.supervise import launch, lock
+
+REFRESH = 1.0
+BATCH_EVERY = "*/5 * * * *"  # a demo's viewer has minutes, not the hours that the default leaves between batches
+# Seconds for the streams DAG to have a driver running: one run of the scheduler, imports, and a JVM on two busy cores.
+DRIVER_PATIENCE = 240.0
+PRODUCER_PATIENCE = 20.0  # a producer that is told to stop first delivers what it has sent
+ROUNDS = 3  # of stopping; the second finds what was just being started, the third has nothing to do
+
+
+@dataclass(frozen=True, kw_only=True)
+class Show:
+    """What to show: rides a second, how far back to begin, and for how many seconds (None: until told to stop)."""
+
+    rate: float = 50.0
+    past: str = "2 hours"
+    seconds: float | None = None
+
+
+class Demo:
+    """One demo of one TALLY_HOME."""
+
+    def __init__(self, show: Show, say: Callable[[str], None], *, live: bool) -> None:
+        os.environ.setdefault("TALLY_BATCH_EVERY", BATCH_EVERY)
+        run = settings()
+        for name in ("home", "catalog", "jars"):  # the parts run in other folders, and must mean the same
+            os.environ[f"TALLY_{name.upper()}"] = str(getattr(run, name))
+        self.show, self.home = show, run.home
+        self.kafka, self.topics = Part("Kafka"), Part("topics")
+        self.producer, self.airflow, self.driver = Part("producer"), Part("Airflow"), Part("stream driver")
+        self.parts = [self.kafka, self.topics, self.producer, self.airflow, self.driver]
+        self.screen = Screen(self.parts, say, live=live)
+        self.watch = Watch(self.parts)
+        self.say, self.stopping, self.failed = say, threading.Event(), list[BaseException]()
+
+    def run(self) -> dict[str, Any]:
+        """Bring everything up, show it until told to stop, take everything down; what was seen last."""
+        began = time.monotonic()
+        with lock.hold(self.home / "run" / "demo.lock"), told_to_stop(self.stopping):
+            process.write_json(self.home / "run" / "demo.json", lock.identity(psutil.Process()))
+            worker = threading.Thread(target=self.bring_up, name="bring-up", daemon=True)
+            watcher = threading.Thread(target=self.keep_watch, name="watch", daemon=True)
+            try:
+                worker.start()
+                watcher.start()
+                while not self.stopping.wait(REFRESH):
+                    self.screen.draw(self.watch.seen)
+                    if self.show.seconds is not None and time.monotonic() - began > self.show.seconds:
+                        break
+            finally:
+                self.stopping.set()
+                self.take_down(worker)
+        if self.failed:
+            raise self.failed[0]
+        return {
+            "seconds": round(time.monotonic() - began, 1),
+            "links": self.screen.links,
+            "parts": {part.name: None if part.took is None else round(part.took, 1) for part in self.parts},
+            "topics": self.watch.seen.topics,
+            "memory": self.watch.seen.memory,
+            "pipelines": self.watch.seen.pipelines,
+        }
+
+    def bring_up(self) -> None:
+        """Start part after part; a failure ends the demo, unless it is already ending."""
+        try:
+            for step in (self.start_kafka, self.start_producer, self.start_airflow, self.await_driver):
+                if self.stopping.is_set():
+                    return
+                step()
+        except BaseException as error:
+            if not self.stopping.is_set():
+                self.failed.append(error)
+                self.stopping.set()
+
+    def start_kafka(self) -> None:
+        with starting(self.kafka):
+            state = broker.up()
+            self.kafka.note = state.note or f"at {state.bootstrap}{'' if state.started else ', was running'}"
+            if state.pid is not None:
+                self.kafka.lives = lambda: process.find(broker.pidfile(settings())) is not None
+        with starting(self.topics):
+            self.topics.note = ", ".join(state.topics)
+
+    def start_producer(self) -> None:
+        """Two hours of the past as fast as the broker takes it, then live; after a stop it goes on where that was."""
+        pidfile, log = self.home / "run" / "producer.json", self.home / "logs" / "producer.log"
+        with starting(self.producer):
+            if process.find(pidfile) is None:
+                command = [str(Path(sys.executable).parent / "tally"), "produce", "rides"]
+                process.start([*command, "--past", self.show.past, "--rate", f"{self.show.rate:g}"], log, pidfile)
+            time.sleep(REFRESH)
+            if process.find(pidfile) is None:
+                raise AnswerIsNo(f"the producer ended at once; the last lines of {log}:\n{process.tail(log)}")
+            self.producer.note = f"{self.show.rate:g} rides a second, from {self.show.past} ago"
+            self.producer.lives = lambda: process.find(pidfile) is not None
+
+    def start_airflow(self) -> None:
+        with starting(self.airflow):
+            found = airflow.start(wait=False)
+            self.airflow.note = found.note
+            self.screen.links["Airflow UI"] = found.url
+            airflow.start(wait=True)
+            self.airflow.lives = lambda: process.find(airflow.pidfile(settings())) is not None
+
+    def await_driver(self) -> None:
+        """The streams DAG starts it, not we: that is what it is there for."""
+        with starting(self.driver):
+            deadline = time.monotonic() + DRIVER_PATIENCE
+            while not lock.is_held(launch.lock_path()):
+                if self.stopping.wait(REFRESH):
+                    self.driver.state = "stopped"
+                    return
+                if time.monotonic() > deadline:
+                    raise AnswerIsNo(
+                        f"no stream driver after {DRIVER_PATIENCE:.0f} s",
+                        cure=f"look at the streams DAG in the UI, at {launch.log_path()} and at "
+                        f"{airflow.log_path(settings())}",
+                    )
+            self.driver.lives = lambda: lock.is_held(launch.lock_path())
+
+    def keep_watch(self) -> None:
+        while not self.stopping.is_set():
+            try:
+                self.watch.look()
+            except Exception as error:  # a screen that cannot look now looks again; it must not end the demo
+                self.watch.seen.trouble = str(error).splitlines()[0] if str(error) else type(error).__name__
+            self.stopping.wait(REFRESH)
+
+    def take_down(self, worker: threading.Thread) -> None:
+        """Stop part after part until nothing is left; Ctrl-C cannot cut it short."""
+        with suppress(OSError, ValueError):
+            self.screen.draw(self.watch.seen)
+            self.screen.close()
+            self.say("stopping…")
+        (self.home / "run" / "demo.json").unlink(missing_ok=True)  # or `down` would end us before we are done
+        stopped: list[str] = []
+        for _ in range(ROUNDS):
+            round_ = stop_all()
+            stopped += [name for name in round_ if name not in stopped]
+            worker.join(timeout=30.0)
+            if not round_ and not worker.is_alive():
+                break
+        for part in self.parts:
+            part.state = "stopped" if part.state in ("up", "starting") else part.state
+        with suppress(OSError, ValueError):
+            self.say(f"stopped: {', '.join(stopped) or 'nothing was running'}; the data is in {self.home}")
+
+
+def stop_all() -> list[str]:
+    """What fills first, then what would start drivers, then the drivers, then what they read; what was stopped."""
+    run = settings()
+    stopped = []
+    stops: dict[str, Callable[[], bool]] = {
+        "producer": lambda: process.stop(run.home / "run" / "producer.json", patience=PRODUCER_PATIENCE),
+        "Airflow": airflow.stop,
+        "stream driver": launch.stop,
+        "Kafka": lambda: process.stop(broker.pidfile(run)),
+    }
+    for name, stop in stops.items():
+        with suppress(TallyError):
+            if stop():
+                stopped.append(name)
+    return stopped + broker.down()
+
+
+@contextmanager
+def told_to_stop(stopping: threading.Event) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and a closed terminal set the event, once and again, and do nothing else."""
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    earlier = {number: signal.signal(number, lambda *_: stopping.set()) for number in signals}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
