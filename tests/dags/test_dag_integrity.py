@@ -1,0 +1,168 @@
+"""The DAGs as Airflow sees them: exactly these, without import errors, and nothing is opened when they are parsed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tally.catalog.load import load
+from tally.settings import REPO
+
+CATALOGUE = load(REPO / "spark")
+PIPELINES = sorted(CATALOGUE.pipelines)
+IDS = {"streams", "backfill", "maintain"} | {f"{kind}__{name}" for kind in ("batch", "reconcile") for name in PIPELINES}
+
+# What a parse must not do is made impossible here, and what it leaves behind is told.
+PARSE = """
+import json, socket, subprocess, sys
+NOT_WANTED = ("tally.control", "tally.speed", "tally.batch", "tally.sources", "tally.reconcile", "confluent")
+from airflow.dag_processing.dagbag import DagBag  # Airflow itself asks the machine what it is
+def refuse(*given, **_):
+    raise AssertionError(f"parsing opens a connection or starts a process: {given[1:]}")
+socket.socket.connect = refuse
+subprocess.Popen.__init__ = refuse
+bag = DagBag(sys.argv[1])
+from pyspark.sql import SparkSession
+print(json.dumps({
+    "dags": sorted(bag.dags), "errors": bag.import_errors,
+    "session": SparkSession.getActiveSession() is not None,
+    "modules": [n for n in sys.modules if n.startswith(NOT_WANTED)],
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("airflow")
+    os.environ.setdefault("AIRFLOW_HOME", str(home))
+    os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
+    return home
+
+
+@pytest.fixture(scope="module")
+def dags(airflow_home: Path) -> dict[str, Any]:
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(str(REPO / "dags"))
+    assert bag.import_errors == {}
+    return dict(bag.dags)
+
+
+def test_exactly_these_dags(dags: dict[str, Any]) -> None:
+    assert set(dags) == IDS
+
+
+def test_parsing_opens_no_session_no_network_and_no_control_store(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    env = {**os.environ, "TALLY_HOME": str(home), "AIRFLOW_HOME": str(tmp_path / "airflow")}
+    done = subprocess.run(
+        [sys.executable, "-c", PARSE, str(REPO / "dags")],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == {"dags": sorted(IDS), "errors": {}, "session": False, "modules": []}
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("dag_id", sorted(IDS))
+def test_each_dag_has_what_its_reader_needs(dags: dict[str, Any], dag_id: str) -> None:
+    dag = dags[dag_id]
+    assert "tally" in dag.tags
+    assert len(dag.tags) >= 2
+    assert dag.doc_md and "Red" in dag.doc_md
+    assert dag.description
+    assert dag.catchup is False
+    assert dag.max_active_runs == 1
+    assert dag.dagrun_timeout is not None
+    for task in dag.tasks:
+        assert task.owner == "tally"
+        assert task.doc_md
+        assert task.execution_timeout is not None
+        assert task.execution_timeout <= dag.dagrun_timeout
+
+
+def test_infrastructure_is_retried_and_a_verdict_is_not(dags: dict[str, Any]) -> None:
+    for dag in dags.values():
+        for task in dag.tasks:
+            verdict = task.task_id.split(".")[-1] == "judge"
+            assert task.retries == (0 if verdict else 2), task
+            assert verdict or (task.retry_exponential_backoff and task.max_retry_delay <= timedelta(minutes=10))
+
+
+def test_schedules(dags: dict[str, Any]) -> None:
+    def summary(dag_id: str) -> str:
+        return str(dags[dag_id].timetable)
+
+    assert dags["backfill"].schedule is None
+    assert dags["streams"].schedule == "* * * * *"
+    assert dags["maintain"].schedule == "30 3 * * *"
+    for name in PIPELINES:
+        assert "CronDataIntervalTimetable(expression='0 * * * *', timezone='UTC')" in summary(f"batch__{name}")
+        assert [asset.name for asset in dags[f"reconcile__{name}"].schedule] == [f"batch/{name}"]
+
+
+def test_the_batch_schedule_is_a_setting(monkeypatch: pytest.MonkeyPatch, airflow_home: Path) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    monkeypatch.setenv("TALLY_BATCH_EVERY", "*/5 * * * *")
+    bag = DagBag(str(REPO / "dags" / "batch.py"))
+    assert all("'*/5 * * * *'" in str(dag.timetable) for dag in bag.dags.values())
+    assert len(bag.dags) == len(PIPELINES)
+
+
+@pytest.mark.parametrize("dag_id", sorted(IDS))
+def test_each_dag_survives_serialisation(dags: dict[str, Any], dag_id: str) -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    document = json.loads(json.dumps(DagSerialization.to_dict(dags[dag_id])))
+    back = DagSerialization.from_dict(document)
+    assert sorted(back.task_dict) == sorted(dags[dag_id].task_dict)
+    for task_id, task in back.task_dict.items():
+        assert task.downstream_task_ids == dags[dag_id].task_dict[task_id].downstream_task_ids
+
+
+def test_assets_carry_the_lineage_from_topic_to_served(dags: dict[str, Any]) -> None:
+    for pipeline in CATALOGUE.pipelines.values():
+        (batch,) = dags[f"batch__{pipeline.name}"].tasks
+        topics = {topic.name for topic in pipeline.reads}
+        assert {asset.name for asset in batch.inlets} == {f"topic/{name}" for name in topics}
+        assert {a.name for a in batch.outlets} == {f"archive/{name}" for name in topics} | {f"batch/{pipeline.name}"}
+        reconcile = dags[f"reconcile__{pipeline.name}"].task_dict
+        assert [asset.name for asset in reconcile["compare"].inlets] == [f"batch/{pipeline.name}"]
+        assert [asset.name for asset in reconcile["seal"].outlets] == [f"served/{pipeline.name}"]
+
+
+def test_spark_work_is_a_spark_submit_in_the_pool(dags: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+
+    spark = [task for dag in dags.values() for task in dag.tasks if isinstance(task, SparkSubmitOperator)]
+    assert len(spark) == 2 * len(PIPELINES) + 3
+    for task in spark:
+        assert task.pool == "default_pool"
+        assert Path(task.application).is_file(), task.application
+
+
+def test_the_backfill_form_is_typed(dags: dict[str, Any]) -> None:
+    params = dags["backfill"].params
+    assert params.get_param("pipeline").schema["enum"] == PIPELINES
+    assert {params.get_param(name).schema["format"] for name in ("from", "to")} == {"date-time"}
+    assert params.get_param("dry_run").schema["type"] == "boolean"
+
+
+def test_a_dag_file_is_thin_and_not_skipped_by_airflow() -> None:
+    for file in (REPO / "dags").glob("*.py"):
+        text = file.read_text().lower()
+        assert len(text.splitlines()) <= 40, file
+        assert "airflow" in text and "dag" in text, f"{file}: Airflow skips a file without these words"
