@@ -1,0 +1,170 @@
+"""Judges one comparison by its totals, slots and differences: reconciled, or held with the reasons. No Spark."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tally.catalog.duration import from_millis, iso
+from tally.control import runs, seals
+from tally.errors import TallyError
+from tally.reconcile import docs
+from tally.reconcile.causes import JOINED, MEANING, UNEXPLAINED
+from tally.reconcile.docs import Check, Table
+from tally.reconcile.evidence import Evidence, audit_path, gather
+
+RECONCILED, HELD = "reconciled", "held"
+# Incidents, by what the on-call engineer has to look at first.
+NO_CAUSE, NO_SUM = "unexplained difference", "counts do not add up"
+
+
+def equal(left: str, right: str, says: str) -> Check:
+    return Check(says=says, kind="ExpectColumnPairValuesToBeEqual", arguments={"column_A": left, "column_B": right})
+
+
+def always(column: str, value: Any, says: str) -> Check:
+    return Check(says=says, kind="ExpectColumnValuesToBeInSet", arguments={"column": column, "value_set": [value]})
+
+
+def present(column: str, says: str) -> Check:
+    return Check(says=says, kind="ExpectColumnValuesToNotBeNull", arguments={"column": column})
+
+
+# Counts and key sets first: whatever is said of columns is true of an empty side too.
+TOTALS = (
+    equal("audit_rows", "different", "Every row counted as different is in the audit table, and no other"),
+    equal("rows_of_both_sides", "windows", "All rows of both layers took part in the comparison"),
+    equal("equal_and_different", "windows", "Every compared row is either equal or different"),
+    equal("unexplained_audit_rows", "unexplained", "The audit table and the summary agree on what is unexplained"),
+    equal("unexplained_in_slots", "unexplained", "The windows and the summary agree on what is unexplained"),
+    always("outside_slots", 0, "No difference lies outside the compared windows"),
+    always("records_conserved", True, "Records in = aggregated + late + duplicate + skipped + in flight"),
+    always("topics_out_of_balance", "none", "Offsets ingested = archived + quarantined + gaps, for every topic"),
+)
+SLOTS = (
+    always("one_sided_rows_without_cause", 0, "Where one layer has rows and the other has none, every row has a cause"),
+    equal("rows_missing_by_key", "rows_missing", "Both layers have the same keys, but for those in the audit table"),
+    always("unexplained", 0, "No closed window has an unexplained difference"),
+)
+KNOWN = "|".join(sorted(set(MEANING) - {UNEXPLAINED}))
+EXPLAINED = always("explained", True, "Every difference is explained by the replay of the stream's micro-batches")
+DIFFERENCES = (
+    present("window_start", "Every difference names its window's start"),
+    present("window_end", "Every difference names its window's end"),
+    present("key", "Every difference names its key"),
+    present("cause", "Every difference names a cause"),
+    EXPLAINED,
+    present("explained", "Every difference says whether it is explained"),
+    Check(
+        says="Every cause is a known one",
+        kind="ExpectColumnValuesToMatchRegex",
+        arguments={"column": "cause", "regex": rf"^(?:{UNEXPLAINED}|(?:{KNOWN})(?:\{JOINED}(?:{KNOWN}))*)$"},
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """The verdict on a comparison, what failed in a line each, and where to read on."""
+
+    reconciliation: int
+    pipeline: str
+    verdict: str
+    failed: list[str]
+    unexplained: int
+    data_docs: str
+    page: str
+    rows: str
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def __str__(self) -> str:
+        """The verdict in one line of log."""
+        if self.verdict == RECONCILED:
+            return f"{self.pipeline}: reconciled (reconciliation {self.reconciliation})"
+        more = f" (and {len(self.failed) - 1} more)" if len(self.failed) > 1 else ""
+        rows = f"{self.rows} where reconciliation = {self.reconciliation}"
+        return f"{self.pipeline}: held: {self.failed[0]}{more}; rows: {rows}; checks: {self.page}"
+
+
+def judge(number: int) -> Judgement:
+    """Check a comparison's evidence and write the verdict; idempotent by the comparison's id."""
+    row = comparison(number)
+    evidence, pipeline, summary = gather(row), str(row["pipeline"]), row["summary"]
+    checked = docs.check(pipeline, title(row), tables(evidence))
+    failed = [f"{check.says}: {found}" for check, found in checked.failed]
+    verdict = HELD if failed else RECONCILED
+    of_slots = {check.says for check in SLOTS} | {EXPLAINED.says}
+    judged = {
+        **summary,
+        "verdict": verdict,
+        "failed": failed,
+        "data_docs_page": str(checked.page),
+        # What concerns no window in particular holds all of them; seal reads both.
+        "holds_all": any(check.says not in of_slots for check, _ in checked.failed),
+        "held_slots": bad_slots(evidence),
+    }
+    runs.judge_reconciliation(number, verdict, str(checked.index), judged)
+    judgement = Judgement(
+        reconciliation=number, pipeline=pipeline, verdict=verdict, failed=failed,
+        unexplained=int(summary["unexplained"]), data_docs=str(checked.index), page=str(checked.page),
+        rows=audit_path(pipeline),
+    )  # fmt: skip
+    tell(row, judgement)
+    return judgement
+
+
+def comparison(number: int, *, ready: tuple[str, ...] = ("compared", RECONCILED, HELD)) -> dict[str, Any]:
+    """The reconciliation of that id in one of the states, or why there is none to go on with."""
+    row = runs.reconciliation(number)
+    if row is None:
+        raise TallyError(f"no reconciliation {number}", field="reconciliation", cure="tally reconcile PIPELINE")
+    name, state = row["pipeline"], row["verdict"]
+    if state not in ready:
+        what = "its comparison never ended" if state == "comparing" else "it is not judged yet"
+        raise TallyError(f"reconciliation {number}: {what}", pipeline=name, cure=f"tally reconcile {name}")
+    return row
+
+
+def tables(evidence: Evidence) -> list[Table]:
+    """The evidence with its checks, in the order in which they are to be read."""
+    names = ("window_start", "window_end", "key", "batch", "stream", "replayed")
+    return [
+        Table(name="totals", rows=evidence.totals, checks=TOTALS),
+        Table(name="windows", rows=evidence.slots, checks=SLOTS, index=("window", "rows", "stream_rows")),
+        Table(name="differences", rows=evidence.differences, checks=DIFFERENCES, index=names),
+    ]
+
+
+def title(row: dict[str, Any]) -> str:
+    """The name of a judgement in the Data Docs."""
+    since, until = (iso(from_millis(row[name])).replace(":", "") for name in ("from_ms", "to_ms"))
+    return f"{row['pipeline']} {since} to {until}, reconciliation {row['id']}"
+
+
+def bad_slots(evidence: Evidence) -> list[int]:
+    """The closed slots that must not be sealed, whatever becomes of the others."""
+    slots = evidence.slots
+    bad = slots[
+        (slots["unexplained"] != 0)
+        | (slots["one_sided_rows_without_cause"] != 0)
+        | (slots["rows_missing_by_key"] != slots["rows_missing"])
+    ]
+    return [int(start) for start in bad["start"]]
+
+
+def tell(row: dict[str, Any], judgement: Judgement) -> None:
+    """Open an incident for what is held; close those of the pipeline when nothing of it is held any more."""
+    pipeline = judgement.pipeline
+    if judgement.verdict == HELD:
+        cause = NO_CAUSE if judgement.unexplained else NO_SUM
+        window = f"--from {iso(from_millis(row['from_ms']))} --to {iso(from_millis(row['to_ms']))}"
+        cure = f"read {judgement.page}, mend the cause, then tally backfill {pipeline} {window}"
+        runs.raise_incident(pipeline, cause, str(judgement), cure)
+        return
+    mine = {slot["start"] for slot in row["slots"] if slot["closed"]}
+    elsewhere = seals.read(pipeline, str(row["version"]))
+    if not any(seal.state == "held" and seal.slot_start not in mine for seal in elsewhere):
+        for cause in (NO_CAUSE, NO_SUM):
+            runs.close_incidents(pipeline, cause)

@@ -1,0 +1,111 @@
+"""Seals the windows of a judged comparison, or holds them, unless they were restated since. No Spark."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tally import lake
+from tally.catalog.duration import from_millis, iso
+from tally.catalog.ranges import Range, merge
+from tally.control import seals
+from tally.control.seals import Seal
+from tally.control.store import now_ms
+from tally.errors import AnswerIsNo
+from tally.failpoints import failpoint
+from tally.reconcile.judge import HELD, RECONCILED, comparison
+from tally.settings import settings
+from tally.supervise import lock
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sealed:
+    """The slots of a comparison by the state they now have, how many of them changed, and those left alone."""
+
+    reconciliation: int
+    sealed: int
+    held: int
+    open: int
+    changed: int
+    restated_since: int  # left alone: their rows are not those that were compared
+    revisions: dict[int, int]  # revision -> sealed slots that bear it
+
+    def __str__(self) -> str:
+        left = f", {self.restated_since:,} restated since and left alone" if self.restated_since else ""
+        states = f"{self.sealed:,} slots sealed, {self.held:,} held, {self.open:,} still open"
+        return f"{states}{left}; {self.changed:,} changed"
+
+
+def seal(number: int) -> Sealed:
+    """Put each closed slot into its state; idempotent by the comparison's id and each slot's digest."""
+    row = comparison(number, ready=(RECONCILED, HELD))
+    pipeline, version = str(row["pipeline"]), str(row["version"])
+    # Under the lock nobody restates: what is sealed here is what was compared, or is left alone.
+    with lock.table("batch", pipeline, version):
+        newer = restated_since(row)
+        known = {one.slot_start: one for one in seals.read(pipeline, version, row["from_ms"], row["to_ms"])}
+        closed = [slot for slot in row["slots"] if slot["closed"]]
+        mine = [slot for slot in closed if not overlaps(slot, newer)]
+        states = [state_of(slot, row, known.get(slot["start"])) for slot in mine]
+        changed = [state for state in states if state != known.get(state.slot_start)]
+        failpoint("seal.before_write")
+        seals.write(changed)
+    sealed = [state for state in states if state.state == "sealed"]
+    return Sealed(
+        reconciliation=number,
+        sealed=len(sealed),
+        held=sum(state.state == "held" for state in states),
+        open=len(row["slots"]) - len(closed),
+        changed=sum(differs(state, known.get(state.slot_start)) for state in changed),
+        restated_since=len(closed) - len(mine),
+        revisions=dict(sorted(Counter(state.revision for state in sealed).items())),
+    )
+
+
+def restated_since(row: dict[str, Any]) -> list[Range]:
+    """The ranges that restatements replaced after the one that was compared."""
+    compared = row["summary"].get("batch_version")
+    newer: list[Range] = []
+    for commit in lake.commits(settings().table("batch", row["pipeline"], row["version"])):
+        if compared is None or commit.version <= compared:
+            return merge(newer)
+        if commit.words.get("kind") == "restate":
+            newer += [(start, end) for start, end in commit.words["ranges"]]
+    name, since, until = row["pipeline"], iso(from_millis(row["from_ms"])), iso(from_millis(row["to_ms"]))
+    raise AnswerIsNo(
+        "the batch table is not the one that was compared",
+        pipeline=name,
+        cure=f"tally reconcile {name} --from {since} --to {until}",
+    )
+
+
+def overlaps(slot: dict[str, Any], ranges: list[Range]) -> bool:
+    return any(start < slot["end"] and slot["start"] < end for start, end in ranges)
+
+
+def state_of(slot: dict[str, Any], row: dict[str, Any], known: Seal | None) -> Seal:
+    """The state that a verdict gives a closed slot; a later comparison's word stands."""
+    number, summary = int(row["id"]), row["summary"]
+    if known and known.reconciliation > number and known.state != "unsealed":
+        return known
+    good = not summary["holds_all"] and slot["unexplained"] == 0 and slot["start"] not in summary["held_slots"]
+    new = Seal(
+        pipeline=str(row["pipeline"]),
+        version=str(row["version"]),
+        slot_start=slot["start"],
+        slot_end=slot["end"],
+        state="sealed" if good else "held",
+        revision=(known.revision if known else 0) + (1 if good else 0),
+        digest=slot["digest"],
+        rows=slot["rows"],
+        reconciliation=number,
+        changed_at=now_ms(),
+    )
+    if known is None or differs(new, known):
+        return new
+    return known if good else replace(known, reconciliation=number)
+
+
+def differs(new: Seal, known: Seal | None) -> bool:
+    return known is None or (new.state, new.digest) != (known.state, known.digest)
