@@ -17,6 +17,16 @@ from tally.engine import spark_conf
 from tally.settings import REPO, Settings, settings
 
 CONNECTION = "spark_default"
+# Spark tells of each block and jar it touches; the task's log is for what the job itself says, and for errors.
+LOGGING = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+"""
 NO = 1  # the exit code of an entry point whose answer is no
 
 
@@ -41,6 +51,8 @@ class SparkApplication(SparkSubmitOperator):  # type: ignore[misc]
         os.environ.update(
             SPARK_HOME=str(spark_home()), PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable
         )
+        if run.spark_master.startswith("local"):
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         arguments = [str(argument) for argument in self.application_args or [] if argument]
         self.application_args = arguments
         # In a file, not on the command line: thirty --conf would bury the one line that a reader of the log wants.
@@ -71,8 +83,16 @@ def connection(run: Settings) -> str:
 
 def properties(run: Settings) -> Path:
     """A Spark properties file with the conf of a batch job, written anew for each task."""
-    path = run.home / "run" / "spark-batch.conf"
-    text = "".join(f"{name} {value}\n" for name, value in spark_conf(run, run.spark_memory).items())
+    logging = replaced(run.home / "run" / "spark-batch.log4j2.properties", LOGGING)
+    conf = spark_conf(run, run.spark_memory)
+    options = "spark.driver.extraJavaOptions"
+    conf[options] = f"{conf.get(options, '')} -Dlog4j2.configurationFile={logging}".strip()
+    text = "".join(f"{name} {value}\n" for name, value in conf.items())
+    return replaced(run.home / "run" / "spark-batch.conf", text)
+
+
+def replaced(path: Path, text: str) -> Path:
+    """The file with this text, put there in one step."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(text)

@@ -85,7 +85,9 @@ def operator(node: Node) -> BaseOperator:
         )
     if node.kind == "spark":
         return SparkApplication(script=node.runs, arguments=node.arguments, pool=settings().spark_pool, **common)
-    return PythonOperator(python_callable=call, op_args=[node.runs], op_kwargs={"keywords": dict(node.keywords)}, **common)
+    return PythonOperator(
+        python_callable=call, op_args=[node.runs], op_kwargs={"keywords": dict(node.keywords)}, **common
+    )
 
 
 def mapped(nodes: list[Node], source: BaseOperator) -> dict[str, BaseOperator]:

@@ -53,6 +53,29 @@ def plan(pipeline: str, since: str, until: str, chunk_hours: str, dry_run: str, 
     return [chunk.as_dict() for chunk in made.chunks]
 
 
+def judge(pipeline: str, ticket: str) -> None:
+    """Judge this run's comparison. AnswerIsNo with the verdict when windows are held; the rest is sealed."""
+    from tally.reconcile.judge import HELD
+    from tally.reconcile.judge import judge as verdict_on
+    from tally.reconcile.seal import seal as settle
+
+    number = int(found(pipeline, ticket)["id"])
+    judgement = verdict_on(number)
+    if judgement.verdict == HELD:
+        print(settle(number))  # here, because no task comes after a red one
+        raise AnswerIsNo(
+            str(judgement), cure=f"read the rows, mend the cause, restate the range; then {pipeline} is judged again"
+        )
+    print(judgement)
+
+
+def seal(pipeline: str, ticket: str) -> None:
+    """Seal the closed windows of this run's comparison."""
+    from tally.reconcile.seal import seal as settle
+
+    print(f"{pipeline}: {settle(int(found(pipeline, ticket)['id']))}")
+
+
 def prune_control_store() -> None:
     """Drop comparisons older than the setting that no slot refers to."""
     from tally.control.runs import prune_reconciliations
@@ -87,6 +110,6 @@ def found(pipeline: str, ticket: str) -> dict[str, Any]:
     from tally.control.runs import by_ticket
 
     rows = [row for row in by_ticket(ticket) if row["pipeline"] == pipeline]
-    if not rows:
+    if not rows or rows[-1]["from_ms"] == rows[-1]["to_ms"]:
         raise NothingToDo(f"{pipeline}: no window is closed and not sealed")
     return rows[-1]
