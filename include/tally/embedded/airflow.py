@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -69,9 +68,10 @@ def stop() -> bool:
     """End all of this home's Airflow; True when something ran. Stream drivers live on."""
     file = pidfile(settings())
     leader = process.find(file)
-    if leader is not None:  # to the group, all at once: standalone alone would leave its parts behind
-        with suppress(ProcessLookupError):
-            os.killpg(leader.pid, signal.SIGTERM)
+    if leader is not None:  # to all at once: standalone alone would leave its parts behind, and tasks lead groups
+        for part in (leader, *process.session_of(file)):
+            with suppress(psutil.Error):
+                part.terminate()
         deadline = time.monotonic() + STOP_PATIENCE
         while time.monotonic() < deadline and (not process.ended(leader) or process.session_of(file)):
             time.sleep(0.2)
