@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
 from tally.catalog.duration import millis, spark_interval
 from tally.catalog.spec import Pipeline, Topic
@@ -36,7 +41,39 @@ def stream_frames(spark: SparkSession, pipeline: Pipeline) -> list[DataFrame]:
         if topic.unique:
             timed = timed.dropDuplicatesWithinWatermark([topic.unique])
         frames.append(timed if at else with_window(timed, pipeline))
+    if len(frames) > 1:
+        # A join takes one event-time column a side: the window is a plain value there, and is marked again above it.
+        frames[0] = frames[0].withColumn("window", F.col("window").alias("window", metadata={}))
     return frames
+
+
+@contextmanager
+def window_above_joins(pipeline: Pipeline) -> Iterator[None]:
+    """While a function runs over streams, `groupBy("window")` above a join groups by the window as an event time.
+
+    Without that mark Spark would keep the state of every window for ever.
+    """
+    kind: Any = ClassicFrame
+    plain, time = kind.groupBy, pipeline.reads[0].event_time
+
+    def group_by(frame: DataFrame, *columns: Any) -> Any:
+        if columns and "window" in columns and frame.columns.count(time) == 1:
+            frame = with_window(frame, pipeline)
+        return plain(frame, *columns)
+
+    if len(pipeline.reads) > 1:
+        kind.groupBy = kind.groupby = group_by
+    try:
+        yield
+    finally:
+        kind.groupBy = kind.groupby = plain
+
+
+def streamed(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
+    """The pipeline's rows as an unbounded frame."""
+    frames = stream_frames(spark, pipeline)
+    with window_above_joins(pipeline):
+        return flatten(pipeline.function(*frames), pipeline)
 
 
 def with_window(frame: DataFrame, pipeline: Pipeline) -> DataFrame:

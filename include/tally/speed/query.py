@@ -12,7 +12,7 @@ from tally.catalog.spec import Pipeline
 from tally.control import ledger
 from tally.settings import settings
 from tally.sources import kafka
-from tally.sources.frames import flatten, partition_date, stream_frames
+from tally.sources.frames import partition_date, streamed
 from tally.speed import checkpoint, commit
 from tally.speed.fold import fold_when_due
 
@@ -24,7 +24,7 @@ def start(spark: SparkSession, pipeline: Pipeline, applied: Applied, *, until_ca
     generation = checkpoint.generation(pipeline.name, pipeline.version)
     root = checkpoint.root(pipeline.name, pipeline.version, generation)
     check_sources(pipeline, root)
-    rows = flatten(pipeline.function(*stream_frames(spark, pipeline)), pipeline)
+    rows = streamed(spark, pipeline)
     prepare_table(spark, pipeline, rows)
 
     def apply(batch_rows: DataFrame, batch: int) -> None:
