@@ -146,7 +146,7 @@ def environment(run: Settings, port: int) -> dict[str, str]:
 
 def choose_port() -> tuple[int, str]:
     """The configured port or an error; else 8080, or a free one and a word on it."""
-    port = settings().airflow_port
+    port = settings().airflow_port if "TALLY_AIRFLOW_PORT" in os.environ else DEFAULT_PORT
     if is_free(port):
         return port, ""
     if "TALLY_AIRFLOW_PORT" in os.environ:

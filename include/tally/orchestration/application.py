@@ -18,15 +18,7 @@ from tally.settings import REPO, Settings, settings
 
 CONNECTION = "spark_default"
 # Spark tells of each block and jar it touches; the task's log is for what the job itself says, and for errors.
-LOGGING = """\
-rootLogger.level = error
-rootLogger.appenderRef.stderr.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
-"""
+LOGGING = REPO / "spark" / "log4j2.properties"
 NO = 1  # the exit code of an entry point whose answer is no
 
 
@@ -83,16 +75,12 @@ def connection(run: Settings) -> str:
 
 def properties(run: Settings) -> Path:
     """A Spark properties file with the conf of a batch job, written anew for each task."""
-    logging = replaced(run.home / "run" / "spark-batch.log4j2.properties", LOGGING)
     conf = spark_conf(run, run.spark_memory)
     options = "spark.driver.extraJavaOptions"
-    conf[options] = f"{conf.get(options, '')} -Dlog4j2.configurationFile={logging}".strip()
+    if "log4j2.configurationFile" not in conf.get(options, ""):
+        conf[options] = f"{conf.get(options, '')} -Dlog4j2.configurationFile={LOGGING}".strip()
     text = "".join(f"{name} {value}\n" for name, value in conf.items())
-    return replaced(run.home / "run" / "spark-batch.conf", text)
-
-
-def replaced(path: Path, text: str) -> Path:
-    """The file with this text, put there in one step."""
+    path = run.home / "run" / "spark-batch.conf"
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(text)

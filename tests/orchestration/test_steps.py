@@ -1,0 +1,88 @@
+"""The Python steps, and how their refusals become a task's: an answer of no is final, nothing to do is a skip."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tally.control import runs
+from tally.control.runs import open_reconciliation
+from tally.errors import AnswerIsNo
+from tally.orchestration import steps
+
+FORM = {
+    "pipeline": "vendor_trips",
+    "since": "2026-11-01T10:00:00+00:00",
+    "until": "2026-11-01T12:00:00+00:00",
+    "chunk_hours": "1",
+    "dry_run": "False",
+    "given": "{}",
+}
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TALLY_HOME", str(tmp_path))
+    monkeypatch.delenv("TALLY_CONTROL", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"given": json.dumps({"dryrun": True})}, "dryrun"),
+        ({"until": FORM["since"]}, "from"),
+        ({"since": "yesterday"}, "from"),
+        ({"pipeline": "vendor_strips"}, None),
+    ],
+)
+def test_a_form_filled_in_wrongly_is_refused_for_good(
+    changed: dict[str, str], field: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tally.backfill.coverage.retained_ranges", lambda topic: {})
+    with pytest.raises(AnswerIsNo) as refused:
+        steps.plan(**{**FORM, **changed})
+    assert refused.value.field == field
+    assert refused.value.cure
+
+
+def test_a_dry_run_prints_the_plan_and_gives_no_chunk(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tally.backfill.coverage.retained_ranges", lambda topic: {})
+    assert [chunk["from"] for chunk in steps.plan(**FORM)] == ["2026-11-01T10:00:00Z", "2026-11-01T11:00:00Z"]
+    planned = capsys.readouterr().out
+    assert steps.plan(**{**FORM, "dry_run": "True"}) == []
+    assert capsys.readouterr().out == planned + "dry run: nothing is done\n"
+
+
+def test_a_comparison_is_found_by_its_own_ticket_and_pipeline() -> None:
+    def opened(pipeline: str, ticket: str) -> int:
+        return open_reconciliation(pipeline, "v1", 0, 60_000, ticket)
+
+    opened("vendor_trips", "reconcile/run1/-1")
+    again = opened("vendor_trips", "reconcile/run1/-1")
+    opened("zone_demand", "reconcile/run1/-1")
+    opened("vendor_trips", "reconcile/run2/-1")
+    assert steps.found("vendor_trips", "reconcile/run1/-1")["id"] == again
+    assert len(runs.by_ticket("reconcile/run1/-1")) == 3
+
+
+def test_a_run_without_a_comparison_or_with_an_empty_one_has_nothing_to_do() -> None:
+    with pytest.raises(steps.NothingToDo):
+        steps.found("vendor_trips", "none")
+    open_reconciliation("vendor_trips", "v1", 0, 0, "empty")
+    with pytest.raises(steps.NothingToDo):
+        steps.found("vendor_trips", "empty")
+
+
+def test_refusals_become_airflows() -> None:
+    from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+    from tally.orchestration.call import call
+
+    with pytest.raises(AirflowSkipException, match="vendor_trips: no window"):
+        call("seal", {"pipeline": "vendor_trips", "ticket": "none"})
+    with pytest.raises(AirflowFailException, match="dryrun: no such field"):
+        call("plan", {**FORM, "given": '{"dryrun": 1}'})
