@@ -8,12 +8,22 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tally.errors import TallyError
-from tally.settings import Settings, settings
+from tally.settings import REPO, Settings, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
+JAVA_OPTIONS = (
+    # Two cores: the parallel collector pauses less than G1 costs; 1 GiB heaps are small.
+    "-XX:+UseParallelGC",
+    "-Duser.timezone=UTC",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    # Errors only, from the first line on: Spark's own level applies only once a session is there.
+    f"-Dlog4j2.configurationFile={(REPO / 'spark' / 'log4j2.properties').as_uri()}",
+)
+# Each error of Spark's is logged once more by PySpark, as JSON of several pages; Tally says it in a line.
+ECHOES = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 def spark_conf(run: Settings, memory: str) -> dict[str, str]:
@@ -24,8 +34,7 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
     conf = {
         "spark.jars": ",".join(map(str, jars)),
         "spark.driver.memory": memory,
-        # Two cores: the parallel collector pauses less than G1 costs; 1 GiB heaps are small.
-        "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -Duser.timezone=UTC -Dio.netty.tryReflectionSetAccessible=true",
+        "spark.driver.extraJavaOptions": " ".join(JAVA_OPTIONS),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -55,9 +64,12 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
 
 def session(app: str, *, memory: str | None = None, extra: Mapping[str, str] | None = None) -> SparkSession:
     """The process's Spark session, started when there is none."""
+    from pyspark.logger import PySparkLogger
     from pyspark.sql import SparkSession
 
     run = settings()
+    for name in ECHOES:
+        PySparkLogger.getLogger(name).disabled = True
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app)

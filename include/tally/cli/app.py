@@ -42,7 +42,11 @@ VERBS: dict[str, Verb] = {
     "produce": Verb(
         "produce:produce", "Produce taxi rides, with disorder and a ground truth, or replay a CSV of them."
     ),
+    "stream": Verb("stream:stream", "Run the speed layer in the foreground, without Airflow."),
+    "batch": Verb("batch:batch", "Archive what is new, and restate a range of windows."),
+    "reconcile": Verb("reconcile:reconcile", "Compare the layers, explain what differs, judge and seal."),
     "plan": Verb("backfill:plan", "Say what a backfill of a range would do, and whether it can."),
+    "backfill": Verb("backfill:backfill", "Restate a range of windows, chunk by chunk, and reconcile each."),
     "read": Verb("read:read", "Read a pipeline's rows: sealed ones from the batch, the others from the stream."),
     "status": Verb("status:status", "Say how each pipeline is, and why."),
     "demo": Verb("demo:demo", "Show everything at work on one live screen; Ctrl-C stops it all."),

@@ -19,13 +19,16 @@ os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 # Judgements of a pipeline whose pages are kept. The index page is written anew each time and lists them all: with four
 # pipelines of fifty it takes a second; the audit table and the control store keep older verdicts.
 KEPT = 50
-SHOWN = 20  # unexpected rows on a page
+# A page lists every row that failed, by window and key, for tables of at most so many rows: one of 100,000 would not
+# open. Larger tables show the first values, and the audit table has the rows.
+LISTED = 2000
+SHOWN = 20
 PATIENCE = 120.0  # seconds to wait for the judgements of other pipelines, a second or two each
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One expectation by the name of its class, in plain words; `index` names the columns that tell a row."""
+    """One expectation by the name of its class, in plain words."""
 
     says: str
     kind: str
@@ -83,7 +86,8 @@ def validate(context: Any, name: str, table: Table, run: Any) -> Any:
     definition = context.validation_definitions.add_or_update(
         gx.ValidationDefinition(name=name, data=batch, suite=suite)
     )
-    shape: dict[str, Any] = {"result_format": "SUMMARY", "partial_unexpected_count": SHOWN}
+    format = "COMPLETE" if len(table.rows) <= LISTED else "SUMMARY"
+    shape: dict[str, Any] = {"result_format": format, "partial_unexpected_count": SHOWN}
     if table.index:
         shape["unexpected_index_column_names"] = list(table.index)
     return definition.run(batch_parameters={"dataframe": table.rows}, result_format=shape, run_id=run)
@@ -151,8 +155,8 @@ def page(identifier: Any) -> Path:
 
 
 def prune(suite: str) -> None:
-    """Remove the results and pages of all but the newest judgements of a suite."""
+    """Remove the results and pages of all but the newest judgements of a suite, whose dots are folders there."""
     for root in (site() / "validations", site().parents[1] / "validations"):
-        runs = sorted((root / suite).glob("*"), key=lambda path: path.stat().st_mtime)
+        runs = sorted((root / Path(*suite.split("."))).glob("*"), key=lambda path: path.stat().st_mtime)
         for old in runs[:-KEPT]:
             shutil.rmtree(old, ignore_errors=True)

@@ -65,11 +65,13 @@ def seal(number: int) -> Sealed:
 
 def restated_since(row: dict[str, Any]) -> list[Range]:
     """The ranges that restatements replaced after the one that was compared."""
-    compared = row["summary"].get("batch_version")
+    compared = int(row["summary"]["batch_version"])
     newer: list[Range] = []
     for commit in lake.commits(settings().table("batch", row["pipeline"], row["version"])):
-        if compared is None or commit.version <= compared:
+        if commit.version == compared:
             return merge(newer)
+        if commit.version < compared:
+            break
         if commit.words.get("kind") == "restate":
             newer += [(start, end) for start, end in commit.words["ranges"]]
     name, since, until = row["pipeline"], iso(from_millis(row["from_ms"])), iso(from_millis(row["to_ms"]))

@@ -1,0 +1,152 @@
+"""Closed windows that reconcile are sealed once per content; what was restated since the comparison is left alone."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from reconcile.comparisons import STEP, T0, Comparison, difference, restated, slot, use_home
+
+from tally.control import runs, seals
+from tally.errors import AnswerIsNo, TallyError
+from tally.reconcile.seal import seal
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    use_home(monkeypatch, tmp_path)
+    return tmp_path
+
+
+def judged(comparison: Comparison, *, holds_all: bool = False, held_slots: tuple[int, ...] = ()) -> int:
+    """A comparison with its verdict as `judge` writes it, without the seconds that Great Expectations takes."""
+    number = comparison.write()
+    bad = holds_all or held_slots or any(one["unexplained"] for one in comparison.slots)
+    verdict = "held" if bad else "reconciled"
+    words = {"verdict": verdict, "holds_all": holds_all, "held_slots": list(held_slots), "failed": []}
+    runs.judge_reconciliation(number, verdict, "index.html", {**comparison.summary(), **words})
+    return number
+
+
+def compared() -> Comparison:
+    """A comparison of a batch table that was stated once, as that is now."""
+    comparison = Comparison()
+    comparison.changes["batch_version"] = restated(comparison, (T0, T0 + 3 * STEP))
+    return comparison
+
+
+def states(comparison: Comparison) -> dict[int, tuple[str, int]]:
+    found = seals.read(comparison.pipeline, comparison.version)
+    return {(one.slot_start - T0) // STEP: (one.state, one.revision) for one in found}
+
+
+def test_closed_slots_are_sealed_and_open_ones_untouched() -> None:
+    comparison = compared()
+    done = seal(judged(comparison))
+    assert states(comparison) == {0: ("sealed", 1), 1: ("sealed", 1)}
+    assert (done.sealed, done.held, done.open, done.changed, done.revisions) == (2, 0, 1, 2, {1: 2})
+
+
+def test_sealing_again_changes_nothing_by_id_or_by_digest() -> None:
+    comparison = compared()
+    number = judged(comparison)
+    seal(number)
+    before = seals.read(comparison.pipeline, comparison.version)
+    assert seal(number).changed == 0
+    assert seal(judged(comparison)).changed == 0
+    assert seals.read(comparison.pipeline, comparison.version) == before
+
+
+def test_a_changed_digest_or_a_lifted_seal_is_the_next_revision() -> None:
+    comparison = compared()
+    seal(judged(comparison))
+    comparison.slots[0]["digest"] = "b"
+    seals.unseal(comparison.pipeline, comparison.version, [(T0 + STEP, T0 + 2 * STEP)])
+    assert seal(judged(comparison)).changed == 2
+    assert states(comparison) == {0: ("sealed", 2), 1: ("sealed", 2)}
+
+
+def test_an_unexplained_slot_is_held_at_its_revision_and_its_neighbour_sealed() -> None:
+    comparison = compared()
+    seal(judged(comparison))
+    comparison.slots[1]["unexplained"] = 1
+    comparison.slots[0]["digest"] = "b"
+    done = seal(judged(comparison))
+    assert states(comparison) == {0: ("sealed", 2), 1: ("held", 1)}
+    assert (done.sealed, done.held) == (1, 1)
+    comparison.slots[1]["unexplained"] = 0
+    seal(judged(comparison))
+    assert states(comparison)[1] == ("sealed", 2)
+
+
+def test_a_slot_that_was_never_sealed_is_held_at_revision_0() -> None:
+    comparison = compared()
+    comparison.slots[1]["unexplained"] = 1
+    seal(judged(comparison))
+    assert states(comparison) == {0: ("sealed", 1), 1: ("held", 0)}
+
+
+def test_a_failure_of_the_counts_holds_every_closed_slot() -> None:
+    comparison = compared()
+    done = seal(judged(comparison, holds_all=True))
+    assert states(comparison) == {0: ("held", 0), 1: ("held", 0)}
+    assert (done.sealed, done.held, done.open) == (0, 2, 1)
+
+
+def test_a_slot_that_the_judge_names_is_held() -> None:
+    comparison = compared()
+    seal(judged(comparison, held_slots=(T0,)))
+    assert states(comparison) == {0: ("held", 0), 1: ("sealed", 1)}
+
+
+def test_what_was_restated_after_the_comparison_is_left_alone() -> None:
+    comparison = compared()
+    number = judged(comparison)
+    restated(comparison, (T0 + STEP, T0 + 2 * STEP))
+    restated(comparison, (T0 + 50 * STEP, T0 + 51 * STEP))
+    done = seal(number)
+    assert states(comparison) == {0: ("sealed", 1)}
+    assert (done.sealed, done.restated_since) == (1, 1)
+    assert "1 restated since and left alone" in str(done)
+
+
+def test_an_older_comparison_does_not_overrule_a_newer_one() -> None:
+    comparison = compared()
+    older = judged(comparison, holds_all=True)
+    newer = judged(comparison)
+    seal(newer)
+    assert seal(older).changed == 0
+    assert states(comparison) == {0: ("sealed", 1), 1: ("sealed", 1)}
+
+
+def test_a_batch_table_that_was_made_anew_is_refused() -> None:
+    comparison = compared()
+    comparison.changes["batch_version"] = 7
+    with pytest.raises(AnswerIsNo, match="not the one that was compared"):
+        seal(judged(comparison))
+    assert states(comparison) == {}
+
+
+def test_what_is_not_judged_is_refused() -> None:
+    comparison = compared()
+    with pytest.raises(TallyError, match="not judged yet"):
+        seal(comparison.write())
+    with pytest.raises(TallyError, match="no reconciliation 99"):
+        seal(99)
+    assert states(comparison) == {}
+
+
+def test_slots_with_an_explained_difference_are_sealed() -> None:
+    comparison = compared()
+    comparison.audit = [difference(1, 1, 3, 2, "skipped"), difference(1, 2, 1, None, "late")]
+    assert seal(judged(comparison)).sealed == 2
+
+
+def test_nothing_due_is_nothing_sealed() -> None:
+    comparison = Comparison(slots=[slot(0, closed=False)], audit=[])
+    comparison.changes["batch_version"] = restated(comparison, (T0, T0 + STEP))
+    done = seal(judged(comparison))
+    assert (done.sealed, done.held, done.open, done.changed) == (0, 0, 1, 0)
