@@ -19,7 +19,7 @@ LAYER_SQL = {
     "served": """
         SELECT {names}, slots.state, slots.revision FROM batch JOIN slots ON slots.slot = slot_of(window_start)
         UNION ALL
-        SELECT {names}, stream_state(window_end), 0 FROM speed ANTI JOIN slots ON slots.slot = slot_of(window_start)
+        SELECT {names}, stream_state(window_end), 0 FROM speed
     """,
     "speed": "SELECT {names}, stream_state(window_end) AS state, 0 AS revision FROM speed",
     "batch": """
@@ -89,7 +89,8 @@ def rows(pipeline: Pipeline, from_ms: int | None = None, to_ms: int | None = Non
     define_slots(connection, pipeline, slots)
     span = Range(from_ms=from_ms, to_ms=to_ms)
     nothing = no_rows({name: columns[name] for name in names})
-    newest = newest_rows(connection, speed, names, front, span) if speed else nothing
+    only = "WHERE slot_of(window_start) NOT IN (SELECT slot FROM slots)" if layer == "served" else ""
+    newest = newest_rows(speed.select(connection, [*names, "_batch"], span), names, front, only) if speed else nothing
     connection.execute(f"CREATE TEMP VIEW speed AS {newest}")
     connection.execute(f"CREATE TEMP VIEW batch AS {batch.select(connection, names, span) if batch else nothing}")
     listed = ", ".join(map(quoted, names))
@@ -133,14 +134,14 @@ def define_slots(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline, slot
         )
 
 
-def newest_rows(
-    connection: duckdb.DuckDBPyConnection, speed: Half, names: Sequence[str], identity: Sequence[str], span: Range
-) -> str:
-    """SQL of the speed table's rows, of each window and key only what the newest micro-batch wrote."""
-    listed = ", ".join(map(quoted, names))
-    same = ", ".join(map(quoted, identity))
+def newest_rows(speed: str, names: Sequence[str], identity: Sequence[str], only: str) -> str:
+    """SQL of the speed rows, of each window and key only what the newest micro-batch wrote.
+
+    Rows of judged slots are left out first (`only`): most of the table is sealed, and ranking it would be for nothing.
+    """
+    listed, same = ", ".join(map(quoted, names)), ", ".join(map(quoted, identity))
     return (
-        f"SELECT {listed} FROM ({speed.select(connection, [*names, '_batch'], span)}) "
+        f"SELECT {listed} FROM ({speed}) {only} "
         f"QUALIFY row_number() OVER (PARTITION BY {same} ORDER BY _batch DESC) = 1"
     )
 
