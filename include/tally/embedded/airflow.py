@@ -120,6 +120,8 @@ def environment(run: Settings, port: int) -> dict[str, str]:
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
         "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "60",
         "AIRFLOW__API__WORKERS": "1",
+        # A task gives up on its API server after 5 s; while everything starts on two cores that is too soon.
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         # SQLite's own wait is 5 s: on a busy start-up the scheduler's first large write takes longer than that.
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{run.home / 'airflow' / 'airflow.db'}?timeout=60",
