@@ -86,7 +86,11 @@ def operator(node: Node) -> BaseOperator:
     if node.kind == "spark":
         return SparkApplication(script=node.runs, arguments=node.arguments, pool=settings().spark_pool, **common)
     return PythonOperator(
-        python_callable=call, op_args=[node.runs], op_kwargs={"keywords": dict(node.keywords)}, **common
+        python_callable=call,
+        op_args=[node.runs],
+        op_kwargs={"keywords": dict(node.keywords)},
+        show_return_value_in_logs=False,
+        **common,
     )
 
 

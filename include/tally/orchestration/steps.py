@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -55,6 +56,7 @@ def plan(pipeline: str, since: str, until: str, chunk_hours: str, dry_run: str, 
 
 def judge(pipeline: str, ticket: str) -> None:
     """Judge this run's comparison. AnswerIsNo with the verdict when windows are held; the rest is sealed."""
+    logging.getLogger("great_expectations").setLevel(logging.ERROR)  # it tells of its own workings, hundreds of lines
     from tally.reconcile.judge import HELD
     from tally.reconcile.judge import judge as verdict_on
     from tally.reconcile.seal import seal as settle
