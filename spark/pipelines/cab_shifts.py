@@ -1,8 +1,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from topics import rides
 
 from tally import pipeline, session
+from topics import rides
 
 
 @pipeline(reads=rides, window=session("30 minutes"), key="cab_id")

@@ -1,8 +1,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from topics import payments, rides
 
 from tally import pipeline, tumbling
+from topics import payments, rides
 
 
 @pipeline(reads=[rides, payments], window=tumbling("1 minute"), key="payment_type", reach="30 minutes")

@@ -1,8 +1,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from topics import rides
 
 from tally import pipeline, tumbling
+from topics import rides
 
 
 @pipeline(reads=rides, window=tumbling("1 minute"), key="vendor_id")

@@ -1,8 +1,8 @@
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from topics import rides
 
 from tally import hopping, pipeline
+from topics import rides
 
 
 @pipeline(reads=rides, window=hopping("15 minutes", by="1 minute"), key="pickup_zone")

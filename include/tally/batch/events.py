@@ -49,7 +49,9 @@ def archive_versions(pipeline: Pipeline) -> dict[str, archive.Ingest]:
     found = {topic.name: archive.progress(topic) for topic in pipeline.reads}
     for name, commit in found.items():
         if commit is None:
-            raise AnswerIsNo(f"the archive of {name} is empty", pipeline=pipeline.name, cure="produce events, then run it again")
+            raise AnswerIsNo(
+                f"the archive of {name} is empty", pipeline=pipeline.name, cure="produce events, then run it again"
+            )
     return {name: commit for name, commit in found.items() if commit is not None}
 
 
@@ -75,7 +77,7 @@ def stated(spark: SparkSession, pipeline: Pipeline, ranges: Sequence[Range], ver
 
 
 def applied(pipeline: Pipeline, frames: Sequence[DataFrame]) -> DataFrame:
-    """The function's rows over bounded frames; it sees the topics' own columns and `window`, nothing of the engine's."""
+    """The function's rows over bounded frames; it sees the topics' own columns and `window` only."""
     bare = [frame.select(*topic.columns) for frame, topic in zip(frames, pipeline.reads, strict=True)]
     return flatten(pipeline.function(with_window(bare[0], pipeline), *bare[1:]), pipeline)
 

@@ -33,7 +33,8 @@ class Report:
 
     def __str__(self) -> str:
         took = [
-            f"archived {i.archived:,} of {i.records:,} records of {i.topic}, {sum(i.quarantined.values()):,} quarantined"
+            f"archived {i.archived:,} of {i.records:,} records of {i.topic}, "
+            f"{sum(i.quarantined.values()):,} quarantined"
             for i in self.ingested
         ]
         stated = [f"restated [{iso(from_millis(a))}, {iso(from_millis(b))})" for a, b in self.ranges]

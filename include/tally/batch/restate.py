@@ -69,7 +69,7 @@ def run(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: bool = 
 
 
 def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: bool = False) -> Restatement:
-    """Replace the windows starting in the range, and those that newly archived events touch: older ones, and any stated before.
+    """Replace the windows starting in the range, and older or stated ones that newly archived events touch.
 
     Idempotent: the rows follow from the archive alone, and one Delta commit replaces them (`replaceWhere`).
     """
@@ -127,7 +127,7 @@ def pieces(found: Range, older_than: int, covered: Sequence[Range]) -> list[Rang
 
 
 def prepare_table(spark: SparkSession, pipeline: Pipeline) -> None:
-    shape = stated(spark, pipeline, [(0, 1)], dict.fromkeys((t.name for t in pipeline.reads)))  # type: ignore[arg-type]
+    shape = stated(spark, pipeline, [(0, 1)], dict.fromkeys(t.name for t in pipeline.reads))  # type: ignore[arg-type]
     empty = spark.createDataFrame([], shape.schema).withColumn("_date", partition_date())
     make_table(spark, path(pipeline), empty, PROPERTIES)
 

@@ -44,8 +44,8 @@ def sessions(spark: SparkSession, pipeline: Pipeline, around: Sequence[Range], v
 
 
 def session_scope(spark: SparkSession, pipeline: Pipeline, wanted: Range, versions: Versions) -> tuple[Range, Range]:
-    """(starts, events): the starts of every session that meets the range, and the events that hold all of these whole."""
-    topic, gap = pipeline.reads[0], millis(pipeline.window.size)
+    """(starts, events): the starts of every session that meets the range, and the events that hold these whole."""
+    gap = millis(pipeline.window.size)
     oldest, newest = extent(spark, pipeline, versions)
     reach = FIRST_GAPS * gap
     left, right = wanted[0] - reach, wanted[1] + reach

@@ -64,7 +64,9 @@ def hopping(size: str | timedelta, by: str | timedelta) -> Window:
     """Windows of one size, a new one every `by`."""
     span, slide = positive(size, "window"), positive(by, "by")
     if slide > span:
-        refuse(f"a slide of {human(slide)} leaves gaps between windows of {human(span)}", "by", "make it at most the size")
+        refuse(
+            f"a slide of {human(slide)} leaves gaps between windows of {human(span)}", "by", "make it at most the size"
+        )
     return Window(kind="hopping", size=span, slide=slide)
 
 
@@ -123,7 +125,9 @@ def check_contract(name: str, function: Callable[..., Any], topics: tuple[Topic,
     if window.kind == "session" and len(topics) > 1:
         refuse("sessions over a join are not supported", "window", "use tumbling or hopping windows, or one topic")
     if len(inspect.signature(function).parameters) != len(topics):
-        refuse(f"the function does not take {len(topics)} DataFrame(s)", "reads", "one parameter for each topic, in order")
+        refuse(
+            f"the function does not take {len(topics)} DataFrame(s)", "reads", "one parameter for each topic, in order"
+        )
 
 
 def positive(size: str | timedelta, field: str) -> timedelta:

@@ -27,7 +27,9 @@ def parse_duration(text: str | timedelta, *, field: str = "duration") -> timedel
             break
         seconds, at = seconds + float(match[1]) * UNITS[unit], match.end()
     if at == 0 or at != len(text):
-        raise TallyError(f"{text!r} is no duration", field=field, cure='write it like "10 minutes" or "1 hour 30 minutes"')
+        raise TallyError(
+            f"{text!r} is no duration", field=field, cure='write it like "10 minutes" or "1 hour 30 minutes"'
+        )
     return timedelta(seconds=seconds)
 
 

@@ -16,8 +16,12 @@ ENGINE = 1
 
 
 def fingerprint(pipeline: Pipeline, folder: Path) -> str:
-    """"v" and 12 hex digits over the contract and the code that the function reaches inside the catalogue."""
-    meaning = {"engine": ENGINE, "contract": contract(pipeline), "code": code(Path(pipeline.file), pipeline.name, folder)}
+    """ "v" and 12 hex digits over the contract and the code that the function reaches inside the catalogue."""
+    meaning = {
+        "engine": ENGINE,
+        "contract": contract(pipeline),
+        "code": code(Path(pipeline.file), pipeline.name, folder),
+    }
     return "v" + hashlib.sha256(json.dumps(meaning, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -43,7 +47,8 @@ def contract(pipeline: Pipeline) -> dict[str, Any]:
 def code(file: Path, name: str, folder: Path) -> dict[str, Any]:
     """The canonical syntax of a top-level name and of every name of the catalogue that it reaches."""
     found: dict[str, Any] = {}
-    todo, trees = [(file, name)], {}
+    todo = [(file, name)]
+    trees: dict[Path, dict[str, ast.stmt]] = {}
     while todo:
         path, wanted = todo.pop()
         label = f"{path.relative_to(folder) if path.is_relative_to(folder) else path.name}::{wanted}"

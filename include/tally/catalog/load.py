@@ -28,7 +28,9 @@ def load(folder: Path | str) -> Catalogue:
     folder = Path(folder).absolute()
     if not (folder / "topics.py").is_file():
         raise TallyError(
-            f"{folder} has no topics.py", field="TALLY_CATALOG", cure="point it at the folder with topics.py and pipelines/"
+            f"{folder} has no topics.py",
+            field="TALLY_CATALOG",
+            cure="point it at the folder with topics.py and pipelines/",
         )
     files = sorted([folder / "topics.py", *folder.glob("pipelines/*.py")])
     state = (str(folder), tuple((f.name, f.stat().st_mtime_ns, f.stat().st_size) for f in files))
@@ -82,7 +84,9 @@ def run(file: Path, name: str) -> ModuleType:
     except TallyError:
         raise
     except SyntaxError as error:
-        raise DefinitionError(f"{error.msg}", where=f"{error.filename}:{error.lineno}", cure="mend the syntax") from None
+        raise DefinitionError(
+            f"{error.msg}", where=f"{error.filename}:{error.lineno}", cure="mend the syntax"
+        ) from None
     except Exception as error:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(file.parent)]
         where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else str(file)
@@ -98,7 +102,9 @@ def gather_topics(module: ModuleType) -> dict[str, Topic]:
     for value in vars(module).values():
         if isinstance(value, Topic):
             if topics.get(value.name, value) != value:
-                raise DefinitionError("is declared twice", where=str(module.__file__), field=value.name, cure="remove one")
+                raise DefinitionError(
+                    "is declared twice", where=str(module.__file__), field=value.name, cure="remove one"
+                )
             topics[value.name] = value
     return topics
 

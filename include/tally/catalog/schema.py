@@ -31,7 +31,9 @@ def parse_schema(ddl: str) -> tuple[Field, ...]:
     for text in split_columns(ddl):
         match = COLUMN.match(text)
         if not match:
-            raise TallyError(f"cannot read column {text.strip()!r}", field="schema", cure='write "name TYPE, name TYPE"')
+            raise TallyError(
+                f"cannot read column {text.strip()!r}", field="schema", cure='write "name TYPE, name TYPE"'
+            )
         name = match["name"]
         if name.startswith("_") or name.lower() in ("window", "window_start", "window_end"):
             raise TallyError(f"column {name!r} is a name Tally uses itself", field="schema", cure="rename the column")
@@ -52,7 +54,9 @@ def parse_type(name: str, text: str) -> str:
     if re.match(r"(ARRAY|MAP|STRUCT)\s*<.*>$", upper):
         return re.sub(r"\s+", " ", text.strip())
     raise TallyError(
-        f"column {name!r} has type {text.strip()!r}", field="schema", cure=f"use one of {', '.join(sorted(SIMPLE))}, DECIMAL"
+        f"column {name!r} has type {text.strip()!r}",
+        field="schema",
+        cure=f"use one of {', '.join(sorted(SIMPLE))}, DECIMAL",
     )
 
 

@@ -44,13 +44,15 @@ def opened(url: str) -> Engine:
         metadata.create_all(engine)
     except (SQLAlchemyError, OSError, ImportError) as error:
         raise TallyError(
-            f"cannot open the control store: {str(error).splitlines()[0]}", field="TALLY_CONTROL", cure="check the URL and its server"
+            f"cannot open the control store: {str(error).splitlines()[0]}",
+            field="TALLY_CONTROL",
+            cure="check the URL and its server",
         ) from None
     return engine
 
 
 def set_pragmas(connection: Any, _: Any) -> None:
-    """WAL lets readers and one writer work side by side; NORMAL loses at most the last commits of a power cut, which are repaired."""
+    """WAL lets readers and one writer work side by side; NORMAL loses at most a power cut's last commits."""
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=NORMAL")
 

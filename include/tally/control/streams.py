@@ -30,7 +30,15 @@ def stream(pipeline: str) -> dict[str, Any] | None:
 
 def register_driver(app: str, host: str, pid: int, created: float, log: str) -> None:
     """Write which process hosts an app's queries; idempotent by app."""
-    row = {"app": app, "host": host, "pid": pid, "created": created, "launched_at": now_ms(), "heartbeat_at": now_ms(), "log": log}
+    row = {
+        "app": app,
+        "host": host,
+        "pid": pid,
+        "created": created,
+        "launched_at": now_ms(),
+        "heartbeat_at": now_ms(),
+        "log": log,
+    }
     with store().begin() as connection:
         upsert(connection, drivers, [row])
 

@@ -98,7 +98,9 @@ def read_sides(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> dict[s
         if not ranges:
             return rows.where("false")
         first, last = ranges[0][0], ranges[-1][1] - 1
-        days = (F.col("_date") >= F.lit(from_millis(first).date())) & (F.col("_date") <= F.lit(from_millis(last).date()))
+        days = (F.col("_date") >= F.lit(from_millis(first).date())) & (
+            F.col("_date") <= F.lit(from_millis(last).date())
+        )
         return starting_in(rows.where(days), ranges)
 
     batch = load(restate.path(pipeline), cut.stated.delta_version).drop("_date")
@@ -117,40 +119,49 @@ def explain_all(
     """Replay the slots that differ, put a cause to each row, and write these to the audit table."""
     step = millis(cut.pipeline.window.step)
     differing = merge((slot, slot + step) for slot in slots)
-    event_ranges = events_around(spark, cut, differing)
+    around = events_around(spark, cut, ranges)
     frames = [
         replay.tagged_events(spark, cut, topic, wanted).cache()
-        for topic, wanted in zip(cut.pipeline.reads, event_ranges, strict=True)
-        if differing
+        for topic, wanted in zip(cut.pipeline.reads, around, strict=True)
+        if wanted
     ]
     try:
-        found.conserved = conservation(spark, cut, ranges)
-        if not differing:
-            return
-        found.events, cells = explain.gather(frames, cut)
-        narrowed = {side: starting_in(rows, differing) for side, rows in sides.items()}
-        narrowed["replayed"] = replay.replayed(cut, frames, differing)
-        rows = side_by_side(narrowed, cut.pipeline).cache()
-        count_rows(rows, cut, cells, found)
-        write_audit(rows, cut, cells, number)
+        found.conserved = conservation(spark, cut, frames, ranges)
+        if differing:
+            affected = replay.within_ranges(
+                frames, cut, around if is_session(cut) else replay.event_ranges(cut, differing)
+            )
+            found.events, cells = explain.gather(affected, cut)
+            narrowed = {side: starting_in(rows, differing) for side, rows in sides.items()}
+            narrowed["replayed"] = replay.replayed(cut, affected, differing)
+            rows = side_by_side(narrowed, cut.pipeline).cache()
+            count_rows(rows, cut, cells, found)
+            write_audit(rows, cut, cells, number)
+            rows.unpersist()
     finally:
         for frame in frames:
             frame.unpersist()
 
 
-def events_around(spark: SparkSession, cut: Cut, differing: Sequence[Range]) -> list[list[Range]]:
-    """Per topic, the event times behind the differing windows; whole sessions where windows are sessions."""
-    if cut.pipeline.window.kind != "session":
-        return replay.event_ranges(cut, differing)
-    return [merge(session_scope(spark, cut.pipeline, r, cut.stated.versions)[1] for r in differing)]
+def is_session(cut: Cut) -> bool:
+    return cut.pipeline.window.kind == "session"
+
+
+def events_around(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> list[list[Range]]:
+    """Per topic, the event times behind the windows; whole sessions where windows are sessions."""
+    if not is_session(cut):
+        return replay.event_ranges(cut, ranges)
+    return [merge(session_scope(spark, cut.pipeline, r, cut.stated.versions)[1] for r in ranges)]
 
 
 def side_by_side(sides: dict[str, DataFrame], pipeline: Pipeline) -> DataFrame:
-    """One row per window and key with the measures of each side (null: that side has no such row), and how they compare."""
+    """One row per window and key with the measures of each side (null: no such row), and how they compare."""
     keys = ["window_start", "window_end", *pipeline.key]
     measures = [f for f in sides["batch"].schema.fields if f.name not in keys]
     packed = [
-        rows.select(*keys, F.lit(side).alias("_side"), F.struct(F.lit(1).alias("_"), *(f.name for f in measures)).alias("_row"))
+        rows.select(
+            *keys, F.lit(side).alias("_side"), F.struct(F.lit(1).alias("_"), *(f.name for f in measures)).alias("_row")
+        )
         for side, rows in sides.items()
     ]
     union = packed[0]
@@ -170,7 +181,7 @@ def side_by_side(sides: dict[str, DataFrame], pipeline: Pipeline) -> DataFrame:
 
 
 def same(left: str, right: str, kinds: dict[str, DataType], *, exact: bool) -> Column:
-    """Whether two sides agree: both lack the row, or every measure is equal, floating-point ones within the tolerance."""
+    """Whether two sides agree: both lack the row, or all measures are equal, floating-point ones within the tolerance."""
     equal = F.lit(True)
     for name, kind in kinds.items():
         a, b = F.col(f"{left}.{name}"), F.col(f"{right}.{name}")
@@ -226,7 +237,7 @@ def plain(value: Any) -> Any:
 
 def write_audit(rows: DataFrame, cut: Cut, cells: explain.Cells, number: int) -> None:
     """Append every differing row with its cause, under the comparison's id; a row is (reconciliation, window, key)."""
-    spark, pipeline = rows.sparkSession, cut.pipeline
+    pipeline = cut.pipeline
     where = settings().table("audit", pipeline.name)
     keyed = bool(explain.key_columns(cut, pipeline.reads[0]))
     key_names = list(pipeline.key)
@@ -266,9 +277,7 @@ def slot_states(
     return states
 
 
-def slot_state(
-    cut: Cut, slot: int, end: int, by_slot: dict[str, dict[int, Digest]], found: Found
-) -> dict[str, Any]:
+def slot_state(cut: Cut, slot: int, end: int, by_slot: dict[str, dict[int, Digest]], found: Found) -> dict[str, Any]:
     batch, stream = by_slot["batch"].get(slot), by_slot["stream"].get(slot)
     size = millis(cut.pipeline.window.size)
     ends = [d.last_end for d in (batch, stream) if d] or [end - 1 + size]

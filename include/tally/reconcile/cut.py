@@ -40,10 +40,16 @@ def find(pipeline: Pipeline) -> Cut:
     """The newest cut; where there is none, the answer is no, with what to run first."""
     stated = restate.newest(pipeline)
     if stated is None:
-        raise AnswerIsNo("no window was ever stated by the batch", pipeline=pipeline.name, cure=f"tally batch {pipeline.name} --from T --to T")
+        raise AnswerIsNo(
+            "no window was ever stated by the batch",
+            pipeline=pipeline.name,
+            cure=f"tally batch {pipeline.name} --from T --to T",
+        )
     known = ledger.read(pipeline.name, pipeline.version)
     if not known:
-        raise AnswerIsNo("the stream has committed nothing yet", pipeline=pipeline.name, cure=f"tally stream {pipeline.name}")
+        raise AnswerIsNo(
+            "the stream has committed nothing yet", pipeline=pipeline.name, cure=f"tally stream {pipeline.name}"
+        )
     generation = known[-1].generation
     batches = [batch for batch in known if batch.generation == generation]
     held = [at for at, batch in enumerate(batches) if archived(batch, stated)]

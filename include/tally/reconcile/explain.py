@@ -22,7 +22,7 @@ Cells = dict[tuple[Any, ...], set[str]]
 
 
 def causes(frame: DataFrame, topic: Topic, cut: Cut, *, first: bool) -> DataFrame:
-    """The events that one layer counts and the other doesn't, each once, with `_cause` and `_cell` (its step of the grid)."""
+    """The events that one layer counts and the other doesn't, each once, with `_cause` and `_cell`."""
     pipeline = cut.pipeline
     step = millis(pipeline.window.step)
     time = F.unix_millis(topic.event_time)
@@ -95,7 +95,7 @@ def slots(cut: Cut, cell: int, *, first: bool) -> range:
 
 
 def cause_of(row: dict[str, Any], cut: Cut, cells: Cells, keyed: bool) -> str:
-    """The causes at a differing row's window and key, as one text; "replay" where only the walk over batches tells it."""
+    """The causes at a differing row's window and key, as one text; "replay" where only the walk tells it."""
     key = tuple(row[name] for name in cut.pipeline.key) if keyed else ()
     start, step = row["_slot"], millis(cut.pipeline.window.step)
     reach = range(start, max(start + step, row["_end"]), step) if cut.pipeline.window.kind == "session" else [start]

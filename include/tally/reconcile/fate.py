@@ -1,4 +1,4 @@
-"""What became of each archived event in the stream, told by the ledger: which micro-batch held it, under which watermark.
+"""What became of each archived event in the stream, told by the ledger: which micro-batch held it, and when it was late.
 
 A fate is one of: accepted, late, duplicate, skipped (no micro-batch held its offset), in_flight (the stream had not yet
 read it at the cut), applied_twice (two micro-batches held it).
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import PandasUDFType
 
 from tally.catalog.duration import millis
 from tally.catalog.ranges import merge, without
@@ -18,7 +19,14 @@ from tally.catalog.spec import Pipeline, Topic
 from tally.reconcile.cut import Cut
 from tally.sources.frames import losers
 
-ACCEPTED, LATE, DUPLICATE, SKIPPED, IN_FLIGHT, TWICE = "accepted", "late", "duplicate", "skipped", "in_flight", "applied_twice"
+ACCEPTED, LATE, DUPLICATE, SKIPPED, IN_FLIGHT, TWICE = (
+    "accepted",
+    "late",
+    "duplicate",
+    "skipped",
+    "in_flight",
+    "applied_twice",
+)
 
 
 def late_rule(pipeline: Pipeline) -> str:
@@ -61,7 +69,7 @@ def skipped(cut: Cut, topic: str, begins: dict[int, int]) -> dict[int, list[tupl
 
 
 def batch_lookup(found: Intervals) -> Callable[[Column, Column], Column]:
-    """A column function (partition, offset) -> index of the micro-batch that held it; -1 a gap, -2 not read yet, -3 twice."""
+    """A column function (partition, offset) -> index of the micro-batch that held it; -1 gap, -2 unread, -3 twice."""
     import numpy as np
 
     tables = {
@@ -84,15 +92,17 @@ def batch_lookup(found: Intervals) -> Callable[[Column, Column], Column]:
                 out[mine] = values
             yield pd.Series(out)
 
-    return F.pandas_udf(look_up, "bigint")  # type: ignore[call-overload, no-any-return]
+    return F.pandas_udf(look_up, "bigint", PandasUDFType.SCALAR_ITER)  # type: ignore[no-any-return]
 
 
 def with_fate(events: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
-    """Archived events (duplicates among them) with `_batch_index`, `_late_at` and `_fate`, and whether the batch counts them.
+    """Archived events (duplicates among them) with `_batch_index`, `_late_at`, `_fate` and whether the batch counts them.
 
     `_fate` knows nothing of windows: where the rule is the window's end, late is decided later, for each window.
     """
-    indexed = events.withColumn("_batch_index", batch_lookup(intervals(cut, topic.name))(F.col("_partition"), F.col("_offset")))
+    indexed = events.withColumn(
+        "_batch_index", batch_lookup(intervals(cut, topic.name))(F.col("_partition"), F.col("_offset"))
+    )
     marks = F.array(*[F.lit(batch.late_watermark) for batch in cut.batches])
     held = F.col("_batch_index") >= 0
     tagged = indexed.withColumn("_late_at", F.when(held, F.get(marks, F.col("_batch_index").cast("int"))))
@@ -123,7 +133,7 @@ def with_stream_duplicates(tagged: DataFrame, topic: Topic, cut: Cut) -> DataFra
     shape = "_partition int, _offset bigint, _again boolean"
 
     def keep_first(group: pd.DataFrame) -> pd.DataFrame:
-        """Follow the state of one id: its first accepted copy holds it until the watermark passes its time + lateness."""
+        """Follow the state of one id: its first copy holds it until the watermark passes its time + lateness."""
         group = group.sort_values(["_batch_index", "_time", "_partition", "_offset"])
         again, free_from = [], -1
         for index, time in zip(group["_batch_index"], group["_time"], strict=True):

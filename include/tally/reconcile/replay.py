@@ -27,6 +27,12 @@ def tagged_events(spark: SparkSession, cut: Cut, topic: Topic, ranges: Sequence[
     return fate.with_fate(wide, topic, cut).where(within(topic.event_time, ranges))
 
 
+def within_ranges(frames: Sequence[DataFrame], cut: Cut, wanted: Sequence[Sequence[Range]]) -> list[DataFrame]:
+    """Each topic's events with event times in its ranges."""
+    parts = zip(frames, cut.pipeline.reads, wanted, strict=True)
+    return [frame.where(within(topic.event_time, ranges)) for frame, topic, ranges in parts]
+
+
 def event_ranges(cut: Cut, ranges: Sequence[Range]) -> list[list[Range]]:
     """Per topic, the event times that windows starting in the ranges are made of."""
     pipeline = cut.pipeline
@@ -44,7 +50,7 @@ def replayed(cut: Cut, frames: Sequence[DataFrame], ranges: Sequence[Range]) -> 
 
 
 def accepted(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The events that reached the stream's state; one that two micro-batches held is there twice unless it has an id."""
+    """The events that reached the stream's state; one that two micro-batches held is there twice without an id."""
     kept = frame.where(F.col("_fate").isin(fate.ACCEPTED, fate.TWICE))
     if pipeline.reads[0].unique:
         return kept

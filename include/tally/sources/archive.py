@@ -1,4 +1,4 @@
-"""The archive: every valid record, once, with its partition and offset; and beside it every refused one with its reason.
+"""The archive: every valid record, once, with its partition and offset; beside it every refused one with its reason.
 
 A commit of the archive holds the end offsets, and is what counts as progress. Quarantine is committed first, under the
 same transaction number and with the same planned ranges, so that a crash between the two loses and doubles nothing.
@@ -121,7 +121,7 @@ def next_range(topic: Topic, last: Ingest | None) -> tuple[int, Offsets] | None:
         return seq, {int(p): (r[0], r[1]) for p, r in begun.words["ranges"].items()}
     ends = kafka.end_offsets(topic.name)
     begins = {p: to for p, (_, to) in last.ranges.items()} if last else kafka.begin_offsets(topic.name)
-    new = {p: begins[p] if p in begins else 0 for p in ends}
+    new = {p: begins.get(p, 0) for p in ends}
     waiting = sum(max(0, ends[p] - new[p]) for p in ends)
     if waiting == 0:
         return None
@@ -154,8 +154,17 @@ def append(spark: SparkSession, topic: Topic, identity: str, seq: int, ranges: O
         plan: dict[str, Any] = {"topic": topic.name, "topic_id": identity, "seq": seq, "ranges": ranges}
         failpoint("ingest.before_quarantine")
         if counts:
-            rows = refused.select("_partition", "_offset", "_broker_time", "_reason", "_raw", F.lit(seq).alias("_ingest"))
-            commit(rows, quarantine_path(topic), "_broker_time", f"quarantine/{identity}", seq, lake.words("quarantine", **plan))
+            rows = refused.select(
+                "_partition", "_offset", "_broker_time", "_reason", "_raw", F.lit(seq).alias("_ingest")
+            )
+            commit(
+                rows,
+                quarantine_path(topic),
+                "_broker_time",
+                f"quarantine/{identity}",
+                seq,
+                lake.words("quarantine", **plan),
+            )
         failpoint("ingest.between_quarantine_and_archive")
         rows = decoded.where("_reason IS NULL").select(
             "_partition", "_offset", "_broker_time", F.lit(seq).cast("bigint").alias("_ingest"), *topic.columns

@@ -1,4 +1,4 @@
-"""How every Kafka client of Tally is configured: one properties file, and nothing in it that runs code or reads files."""
+"""How every Kafka client of Tally is configured: one properties file, nothing in it that runs code or reads files."""
 
 from __future__ import annotations
 
@@ -63,11 +63,15 @@ def checked(found: dict[str, str]) -> dict[str, str]:
             )
     protocol = found.get("security.protocol", "PLAINTEXT")
     if protocol not in PROTOCOLS:
-        raise TallyError(f"{protocol!r} is no protocol", field="security.protocol", cure=f"one of: {', '.join(PROTOCOLS)}")
+        raise TallyError(
+            f"{protocol!r} is no protocol", field="security.protocol", cure=f"one of: {', '.join(PROTOCOLS)}"
+        )
     if protocol.startswith("SASL"):
         mechanism = found.get("sasl.mechanism", "")
         if mechanism not in MODULES:
-            raise TallyError(f"{mechanism!r} is no mechanism", field="sasl.mechanism", cure=f"one of: {', '.join(MODULES)}")
+            raise TallyError(
+                f"{mechanism!r} is no mechanism", field="sasl.mechanism", cure=f"one of: {', '.join(MODULES)}"
+            )
         for name in ("sasl.username", "sasl.password"):
             if not found.get(name):
                 raise TallyError("is missing", field=name, cure=f"{protocol} needs it")

@@ -20,7 +20,7 @@ DATE_AND_TIME = r"^\s*[+-]?\d{4,6}-\d{2}-\d{2}[T ]\d{2}:\d{2}"
 
 
 def decode(raw: DataFrame, topic: Topic) -> DataFrame:
-    """The topic's columns with `_partition`, `_offset`, `_broker_time`, `_raw` and `_reason` (null: the row is valid)."""
+    """The topic's columns with `_partition`, `_offset`, `_broker_time`, `_raw` and `_reason` (null: valid)."""
     text = F.col("value").cast("string")
     # The record stands alone in an array, so that a second object in it is seen; the row is built once, by inline.
     wrapped = alone(text)
@@ -46,7 +46,7 @@ def alone(text: Column) -> Column:
 
 
 def typed(column: Column, kind: str) -> Column:
-    """A column of the record as its declared type; a time is epoch milliseconds or ISO 8601, UTC where no zone is said."""
+    """A column of the record as its declared type; a time is epoch milliseconds or ISO 8601, UTC without a zone."""
     if kind != "TIMESTAMP":
         return column
     number = column.try_cast("bigint")
@@ -69,7 +69,10 @@ def reason(topic: Topic) -> Column:
         .when(broken & F.try_parse_json(alone(text)).isNull(), "not_one_object")
         .when(~broken & ((F.size("r") != 1) | record.isNull()), "not_one_object")
         # Brackets that close the array early hide what follows; they need a look only where one stands in the record.
-        .when(text.contains("]") & text.rlike(r"\}\s*\]\s*,") & (F.size(F.json_object_keys(alone(text))) != 1), "not_one_object")
+        .when(
+            text.contains("]") & text.rlike(r"\}\s*\]\s*,") & (F.size(F.json_object_keys(alone(text))) != 1),
+            "not_one_object",
+        )
         .when(broken, "wrong_type")
         .when(record[topic.event_time].isNull(), "no_time")
     )

@@ -36,7 +36,8 @@ def stream_frames(spark: SparkSession, pipeline: Pipeline) -> list[DataFrame]:
             .option("maxOffsetsPerTrigger", limit)
             .load()
         )
-        valid = decode(raw, topic).where(F.col("_reason").isNull()).select(*topic.columns)
+        decoded = decode(raw, topic).observe(observation(topic), *observed(topic))
+        valid = decoded.where(F.col("_reason").isNull()).select(*topic.columns)
         timed = valid.withWatermark(topic.event_time, spark_interval(topic.lateness))
         if topic.unique:
             timed = timed.dropDuplicatesWithinWatermark([topic.unique])
@@ -45,6 +46,22 @@ def stream_frames(spark: SparkSession, pipeline: Pipeline) -> list[DataFrame]:
         # A join takes one event-time column a side: the window is a plain value there, and is marked again above it.
         frames[0] = frames[0].withColumn("window", F.col("window").alias("window", metadata={}))
     return frames
+
+
+def observation(topic: Topic) -> str:
+    """The name under which a stream's progress tells what a micro-batch held of a topic."""
+    return f"tally_{topic.name}"
+
+
+def observed(topic: Topic) -> list[Column]:
+    """What a micro-batch held: records, refused ones, the newest broker time and event time in milliseconds."""
+    valid = F.when(F.col("_reason").isNull(), F.unix_millis(topic.event_time))
+    return [
+        F.count(F.lit(1)).alias("records"),
+        F.count("_reason").alias("refused"),
+        F.max(F.unix_millis("_broker_time")).alias("newest_record"),
+        F.max(valid).alias("newest_event"),
+    ]
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""The speed layer: one Structured Streaming query per pipeline, each micro-batch one Delta commit that names its offsets."""
+"""The speed layer: one Structured Streaming query per pipeline, each micro-batch a Delta commit naming its offsets."""

@@ -18,7 +18,9 @@ from tally.sources.frames import flatten, with_window
 
 ACTIONS = ("collect", "count", "first", "foreach", "foreachPartition", "head", "isEmpty", "localCheckpoint", "show",
            "tail", "take", "toLocalIterator", "toPandas", "cache", "persist", "checkpoint")  # fmt: skip
-UNSTEADY = re.compile(r"\b(current_timestamp|current_date|now|localtimestamp|rand|randn|uuid|shuffle|monotonically_increasing_id)\(")
+UNSTEADY = re.compile(
+    r"\b(current_timestamp|current_date|now|localtimestamp|rand|randn|uuid|shuffle|monotonically_increasing_id)\("
+)
 
 
 def check_all(known: Catalogue) -> dict[str, list[TallyError]]:
@@ -44,7 +46,7 @@ def check(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
         with forbidden_actions(pipeline):
             out = pipeline.function(*frames)
         rows = flatten(out, pipeline)
-        plan = str(rows._jdf.queryExecution().analyzed().toString())  # type: ignore[operator]
+        plan = str(rows._jdf.queryExecution().analyzed().toString())
     except TallyError:
         raise
     except Exception as error:
@@ -107,5 +109,3 @@ def author_error(error: Exception, pipeline: Pipeline) -> DefinitionError:
 def author_line(pipeline: Pipeline, frames: traceback.StackSummary) -> str | None:
     mine = [frame for frame in frames if Path(frame.filename) == Path(pipeline.file)]
     return f"{mine[-1].filename}:{mine[-1].lineno}" if mine else None
-
-

@@ -35,7 +35,8 @@ def make_table(spark: SparkSession, where: str, schema: DataFrame, properties: d
     columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in schema.schema.fields)
     options = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
     spark.sql(
-        f"CREATE TABLE IF NOT EXISTS delta.`{where}` ({columns}) USING delta PARTITIONED BY (_date) TBLPROPERTIES ({options})"
+        f"CREATE TABLE IF NOT EXISTS delta.`{where}` ({columns}) USING delta PARTITIONED BY (_date) "
+        f"TBLPROPERTIES ({options})"
     )
 
 

@@ -8,6 +8,8 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
 
 import psutil
 from pyspark.sql import SparkSession
@@ -21,6 +23,7 @@ from tally.engine import session
 from tally.errors import DataLost, TallyError
 from tally.settings import settings
 from tally.sources import kafka
+from tally.sources.frames import observation
 from tally.speed import query as queries
 from tally.supervise import launch, lock
 
@@ -42,6 +45,7 @@ class Hosted:
     failed: TallyError | None = None
     gave_up: bool = False
     done: bool = False
+    told_batch: int = -1
     checked_at: float = field(default_factory=time.monotonic)
 
 
@@ -55,6 +59,7 @@ class Driver:
         self.until_caught_up = until_caught_up
         self.hosted = [Hosted(pipeline) for pipeline in chosen]
         self.spark: SparkSession | None = None
+        self.owns_spark = False  # a session that was there before is neither stopped nor ended by the next driver
         self.stopping = False
 
     def run(self) -> list[TallyError]:
@@ -63,8 +68,9 @@ class Driver:
             me = psutil.Process()
             log = str(launch.log_path(self.app))
             streams.register_driver(self.app, socket.gethostname(), me.pid, me.create_time(), log)
+            self.owns_spark = SparkSession.getActiveSession() is None
             self.spark = session(f"tally-stream-{self.app}", memory=settings().stream_memory)
-            held.adopt(jvm_pid(self.spark))
+            self.adopted_by(held)
             try:
                 self.host()
             finally:
@@ -95,7 +101,9 @@ class Driver:
             return
         if not hosted.query.isActive:
             self.ended(hosted)
-        elif not wanted:
+            return
+        self.tell(hosted)
+        if not wanted:
             self.let_go(hosted)
         elif time.monotonic() - hosted.checked_at > IDENTITY_SECONDS:
             hosted.checked_at = time.monotonic()
@@ -106,8 +114,7 @@ class Driver:
         try:
             if hosted.held is None:
                 hosted.held = lock.hold(lock.table_path("speed", pipeline.name, pipeline.version))
-                assert self.spark is not None
-                hosted.held.adopt(jvm_pid(self.spark))
+                self.adopted_by(hosted.held)
             streams.show(pipeline.name, state="starting", reason="", version=pipeline.version, app=self.app)
             assert self.spark is not None
             hosted.query = queries.start(
@@ -134,6 +141,15 @@ class Driver:
         streams.heartbeat(self.app)
         for cause in ("stream failed", "data lost"):
             runs.close_incidents(pipeline.name, cause)
+
+    def tell(self, hosted: Hosted) -> None:
+        """What the newest micro-batch's progress says: how fresh it made the windows, and how fast it ran."""
+        assert hosted.query is not None
+        progress = hosted.query.lastProgress
+        if not progress or progress["batchId"] == hosted.told_batch or not progress["numInputRows"]:
+            return
+        hosted.told_batch = progress["batchId"]
+        streams.show(hosted.pipeline.name, **freshness(hosted.pipeline, progress))
 
     def ended(self, hosted: Hosted) -> None:
         """A query that is over: caught up, or failed with a cause worth saying."""
@@ -189,13 +205,33 @@ class Driver:
         for hosted in self.hosted:
             if hosted.held:
                 hosted.held.release()
-        if self.spark is not None:
+        if self.spark is not None and self.owns_spark:
             self.spark.stop()
+
+    def adopted_by(self, held: lock.Lock) -> None:
+        """Have the JVM that this driver started end before another holder of the lock goes on."""
+        if self.spark is not None and self.owns_spark:
+            held.adopt(jvm_pid(self.spark))
+
+
+def freshness(pipeline: Pipeline, progress: Any) -> dict[str, Any]:
+    """Seconds from a micro-batch's newest record reaching the broker to its commit, its newest window, and its pace."""
+    began = datetime.fromisoformat(str(progress["timestamp"]).replace("Z", "+00:00")).timestamp() * 1000
+    ended = began + progress["durationMs"].get("triggerExecution", 0)
+    found = progress["observedMetrics"]
+    topics = [found[observation(topic)] for topic in pipeline.reads if observation(topic) in found]
+    records = [row["newest_record"] for row in topics if row["newest_record"] is not None]
+    told: dict[str, Any] = {"rows_per_second": float(progress.get("processedRowsPerSecond") or 0.0)}
+    if records:
+        told["freshness"] = max(0.0, (ended - max(records)) / 1000)
+    if topics and topics[0]["newest_event"] is not None:
+        told["newest_window"] = pipeline.slot(topics[0]["newest_event"])
+    return told
 
 
 def jvm_pid(spark: SparkSession) -> int:
     """The process of the session's JVM."""
-    return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
 
 
 def diagnosed(error: BaseException, pipeline: Pipeline) -> TallyError:
@@ -217,4 +253,6 @@ def as_refusal(error: BaseException, pipeline: Pipeline) -> TallyError:
     os.write(2, f"{type(error).__name__}: {error}\n".encode())
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = next((line for line in lines if line.startswith("[")), lines[0] if lines else type(error).__name__)
-    return TallyError(told[:500], pipeline=pipeline.name, cure="see the driver's log; the stream goes on where it stopped")
+    return TallyError(
+        told[:500], pipeline=pipeline.name, cure="see the driver's log; the stream goes on where it stopped"
+    )

@@ -92,8 +92,10 @@ def whole_day_sealed(pipeline: Pipeline, day: date, before: int) -> bool:
     """Whether every slot of the speed table's day was sealed before an instant."""
     start = to_millis(from_millis((day - date(1970, 1, 1)) // timedelta(days=1) * 86_400_000))
     found = seals.read(pipeline.name, pipeline.version, start, start + 86_400_000)
-    return bool(found) and all(seal.state == "sealed" and seal.changed_at < before for seal in found) and covered(
-        found, start, pipeline
+    return (
+        bool(found)
+        and all(seal.state == "sealed" and seal.changed_at < before for seal in found)
+        and covered(found, start, pipeline)
     )
 
 

@@ -19,7 +19,9 @@ from tally.speed.fold import fold_when_due
 Applied = Callable[[ledger.MicroBatch], None]
 
 
-def start(spark: SparkSession, pipeline: Pipeline, applied: Applied, *, until_caught_up: bool = False) -> StreamingQuery:
+def start(
+    spark: SparkSession, pipeline: Pipeline, applied: Applied, *, until_caught_up: bool = False
+) -> StreamingQuery:
     """A running query; raises DataLost where its topics or offsets are not what its checkpoint needs."""
     generation = checkpoint.generation(pipeline.name, pipeline.version)
     root = checkpoint.root(pipeline.name, pipeline.version, generation)
@@ -39,7 +41,7 @@ def start(spark: SparkSession, pipeline: Pipeline, applied: Applied, *, until_ca
         .foreachBatch(apply)
     )
     pace = {"availableNow": True} if until_caught_up else {"processingTime": f"{settings().trigger_seconds} seconds"}
-    return writer.trigger(**pace).start()  # type: ignore[arg-type]
+    return writer.trigger(**pace).start()
 
 
 def check_sources(pipeline: Pipeline, root: str) -> None:
