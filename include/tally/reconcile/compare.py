@@ -181,7 +181,7 @@ def side_by_side(sides: dict[str, DataFrame], pipeline: Pipeline) -> DataFrame:
 
 
 def same(left: str, right: str, kinds: dict[str, DataType], *, exact: bool) -> Column:
-    """Whether two sides agree: both lack the row, or all measures are equal, floating-point ones within the tolerance."""
+    """Whether two sides agree: both lack the row, or all measures are equal, floats within the tolerance."""
     equal = F.lit(True)
     for name, kind in kinds.items():
         a, b = F.col(f"{left}.{name}"), F.col(f"{right}.{name}")

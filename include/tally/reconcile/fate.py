@@ -1,4 +1,4 @@
-"""What became of each archived event in the stream, told by the ledger: which micro-batch held it, and when it was late.
+"""What became of each archived event in the stream, told by the ledger: which micro-batch held it, and if late.
 
 A fate is one of: accepted, late, duplicate, skipped (no micro-batch held its offset), in_flight (the stream had not yet
 read it at the cut), applied_twice (two micro-batches held it).
@@ -96,7 +96,7 @@ def batch_lookup(found: Intervals) -> Callable[[Column, Column], Column]:
 
 
 def with_fate(events: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
-    """Archived events (duplicates among them) with `_batch_index`, `_late_at`, `_fate` and whether the batch counts them.
+    """Archived events (duplicates among them) with `_batch_index`, `_late_at`, `_fate` `_counted` (by the batch).
 
     `_fate` knows nothing of windows: where the rule is the window's end, late is decided later, for each window.
     """

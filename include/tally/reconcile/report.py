@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -48,7 +48,8 @@ def print_report(found: dict[str, Any]) -> None:
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 160
-    console.print(Group(*parts(found)))
+    for part in parts(found):
+        console.print(part, soft_wrap=isinstance(part, Text))  # a path that is broken into lines cannot be copied
 
 
 def parts(found: dict[str, Any]) -> list[RenderableType]:
@@ -74,7 +75,7 @@ def causes(found: dict[str, Any]) -> Table:
     for cause, count in sorted(found["events"].items(), key=lambda item: -item[1]):
         table.add_row(cause, f"{count:,}", meaning(cause))
     if found["unexplained"]:
-        table.add_row("unexplained", f"{found['unexplained']:,} rows", meaning("unexplained"), style="red")
+        table.add_row("unexplained (rows)", f"{found['unexplained']:,}", meaning("unexplained"), style="red")
     return table
 
 
