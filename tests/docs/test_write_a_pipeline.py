@@ -1,0 +1,67 @@
+"""docs/write_a_pipeline.md does what it says: one new file, taken from the page, and nothing else."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tally.catalog.duration import human
+from tally.catalog.load import load
+from tally.catalog.purity import check_purity
+from tally.catalog.spec import Pipeline
+from tally.orchestration import graph
+from tally.settings import REPO
+
+PAGE = REPO / "docs" / "write_a_pipeline.md"
+BLOCK = re.compile(r"^`(?P<path>spark/pipelines/\w+\.py)`\n+```python\n(?P<text>.*?)^```$", re.M | re.S)
+
+
+@pytest.fixture(scope="module")
+def fifth(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
+    """The page's pipeline, loaded from a copy of the catalogue to which its file, and only that, was added."""
+    (found,) = BLOCK.finditer(PAGE.read_text())
+    folder = tmp_path_factory.mktemp("catalogue") / "spark"
+    shutil.copytree(REPO / "spark", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    file = folder.parent / found["path"]
+    assert not file.exists()
+    file.write_text(found["text"])
+    loaded = load(folder)
+    assert set(loaded.pipelines) == set(load(REPO / "spark").pipelines) | {file.stem}
+    return load(folder).pipelines[file.stem]
+
+
+def test_the_file_declares_what_the_page_says(fifth: Pipeline) -> None:
+    assert (fifth.name, fifth.key, fifth.window.kind) == ("tips_by_zone", ("pickup_zone",), "tumbling")
+    assert human(fifth.window.size) == "5 minutes"
+    assert [topic.name for topic in fifth.reads] == ["rides"]
+    assert fifth.doc
+
+
+def test_it_is_pure_and_has_a_version_of_its_own(fifth: Pipeline) -> None:
+    check_purity(fifth)
+    assert re.fullmatch(r"v[0-9a-f]{12}", fifth.version)
+    assert fifth.version not in {other.version for other in load(REPO / "spark").pipelines.values()}
+
+
+def test_its_two_dags_follow_from_it(fifth: Pipeline) -> None:
+    made = graph.batch(fifth, "0 * * * *"), graph.reconcile(fifth)
+    assert [one.dag_id for one in made] == ["batch__tips_by_zone", "reconcile__tips_by_zone"]
+    assert [[node.id for node in one.nodes] for one in made] == [["ingest_and_restate"], ["compare", "judge", "seal"]]
+    assert made[0].nodes[0].outlets == ("archive/rides", "batch/tips_by_zone")
+    assert made[1].schedule == graph.Schedule(kind="asset", of="batch/tips_by_zone")
+    assert made[1].nodes[-1].outlets == ("served/tips_by_zone",)
+
+
+def test_spark_gives_the_columns_that_the_page_names(fifth: Pipeline, spark: SparkSession) -> None:
+    from tally.speed.check import check
+
+    assert check(spark, fifth).columns == ["window_start", "window_end", "pickup_zone", "tips", "largest"]
+
+
+def test_the_page_names_the_file_where_the_catalogue_looks(fifth: Pipeline) -> None:
+    assert Path(fifth.file).parent.name == "pipelines"
+    assert Path(fifth.file).parents[2] / "spark" / "pipelines" / f"{fifth.name}.py" == Path(fifth.file)
