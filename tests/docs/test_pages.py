@@ -65,7 +65,8 @@ def settings_table() -> str:
         if isinstance(value, Path):
             value = value.relative_to(REPO)
         shown = "" if value in (None, "") else f"`{value}`"
-        lines.append(f"| `TALLY_{name.upper()}` | {shown} | {field.description} |")
+        told = re.sub(r"[\w/]*<\w+>[\w/]*", r"`\g<0>`", field.description or "")
+        lines.append(f"| `TALLY_{name.upper()}` | {shown} | {told} |")
     return "\n".join(lines)
 
 
