@@ -138,7 +138,7 @@ def tables(evidence: Evidence) -> list[Table]:
 
 
 def title(row: dict[str, Any]) -> str:
-    """The name of a judgement in the Data Docs, and of its folder there: without spaces, so that a path can be copied."""
+    """The name of a judgement in the Data Docs and of its folder; without spaces, so that a path can be copied."""
     since, until = (iso(from_millis(row[name])).replace(":", "") for name in ("from_ms", "to_ms"))
     return f"reconciliation-{row['id']}_{since}_to_{until}"
 
