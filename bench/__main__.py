@@ -1,0 +1,27 @@
+"""`python -m bench [proof|freshness]`: one JSON line a measurement; without a name, all of them in order."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from bench import freshness, proof
+
+MEASUREMENTS = {"proof": proof.measure, "freshness": freshness.measure}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*MEASUREMENTS, []])
+    parser.add_argument("--rides", type=int, default=2_000_000, help="rides of the proof")
+    parser.add_argument("--seconds", type=float, default=180.0, help="length of the freshness measurement")
+    parser.add_argument("--rate", type=float, default=2_000.0, help="rides a second of the freshness measurement")
+    given = parser.parse_args()
+    for name in given.names or MEASUREMENTS:
+        print(json.dumps({"measurement": name, **MEASUREMENTS[name](given)}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

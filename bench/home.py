@@ -1,0 +1,78 @@
+"""A TALLY_HOME of its own for one measurement, with a broker, gone again at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+TALLY = str(Path(sys.executable).parent / "tally")
+
+
+@contextmanager
+def fresh_home(**settings: str) -> Iterator[Path]:
+    """The path of a new home whose broker runs; the environment names it, and the given settings."""
+    folder = Path(tempfile.mkdtemp(prefix="tally-bench-"))
+    os.environ.update({"TALLY_HOME": str(folder), **settings})
+    try:
+        tally("up")
+        yield folder
+    finally:
+        tally("down")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def tally(*arguments: str) -> Any:
+    """Run one verb with --json to its end; its document."""
+    done = subprocess.run([TALLY, *arguments, "--json"], capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        raise SystemExit(
+            f"tally {' '.join(arguments)} ended with {done.returncode}: {done.stdout}{done.stderr[-2000:]}"
+        )
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def timed(*arguments: str) -> tuple[Any, dict[str, float]]:
+    """Run one verb; its document, and what it cost: wall seconds, CPU seconds of it and its JVM, peak memory in MB."""
+    before, peak, began = cpu(), 0, time.monotonic()
+    process = subprocess.Popen(
+        [TALLY, *arguments, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    parent = psutil.Process(process.pid)
+    while process.poll() is None:
+        peak = max(peak, memory(parent))
+        time.sleep(0.2)
+    out = process.stdout.read() if process.stdout else ""
+    cost = {
+        "wall_seconds": round(time.monotonic() - began, 1),
+        "cpu_seconds": round(cpu() - before, 1),
+        "peak_mb": round(peak / 2**20),
+    }
+    return json.loads(out.strip().splitlines()[-1]), cost
+
+
+def cpu() -> float:
+    """CPU seconds of the children that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def memory(parent: psutil.Process) -> int:
+    """Resident bytes of a process and all below it."""
+    total = 0
+    try:
+        for process in [parent, *parent.children(recursive=True)]:
+            total += process.memory_info().rss
+    except psutil.Error:
+        pass
+    return total
