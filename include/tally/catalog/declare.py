@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -56,23 +57,25 @@ def topic(
 
 def tumbling(size: str | timedelta) -> Window:
     """Windows of one size, end to end."""
-    span = positive(size, "window")
+    with blamed_on(author_line(), "tumbling"):
+        span = positive(size, "window")
     return Window(kind="tumbling", size=span, slide=span)
 
 
 def hopping(size: str | timedelta, by: str | timedelta) -> Window:
     """Windows of one size, a new one every `by`."""
-    span, slide = positive(size, "window"), positive(by, "by")
-    if slide > span:
-        refuse(
-            f"a slide of {human(slide)} leaves gaps between windows of {human(span)}", "by", "make it at most the size"
-        )
+    with blamed_on(author_line(), "hopping"):
+        span, slide = positive(size, "window"), positive(by, "by")
+        if slide > span:
+            cure = "make it at most the size"
+            refuse(f"a slide of {human(slide)} leaves gaps between windows of {human(span)}", "by", cure)
     return Window(kind="hopping", size=span, slide=slide)
 
 
 def session(gap: str | timedelta) -> Window:
     """Windows of one key's activity that end when nothing came for `gap`."""
-    span = positive(gap, "gap")
+    with blamed_on(author_line(), "session"):
+        span = positive(gap, "gap")
     return Window(kind="session", size=span, slide=span)
 
 
@@ -92,13 +95,15 @@ def pipeline(
         try:
             topics = (reads,) if isinstance(reads, Topic) else tuple(reads)
             check_contract(name, function, topics, window)
+            keys = (key,) if isinstance(key, str) else tuple(key)
+            check_key(keys, topics, window)
             if len(topics) > 1 and reach is None:
                 refuse("a join needs to say how far apart its events may lie", "reach", 'e.g. reach="30 minutes"')
             return Pipeline(
                 name=name,
                 reads=topics,
                 window=window,
-                key=(key,) if isinstance(key, str) else tuple(key),
+                key=keys,
                 reach=None if reach is None else parse_duration(reach, field="reach"),
                 function=function,
                 file=inspect.getsourcefile(function) or "?",
@@ -130,6 +135,19 @@ def check_contract(name: str, function: Callable[..., Any], topics: tuple[Topic,
         )
 
 
+def check_key(keys: tuple[str, ...], topics: tuple[Topic, ...], window: Window) -> None:
+    """Refuse an empty key, and for sessions one that is no column: whose sessions they are must be known per event."""
+    if not keys or not all(isinstance(name, str) and name for name in keys):
+        refuse(f"{keys!r} names no column", "key", 'e.g. key="vendor_id", or key=["zone", "vendor_id"]')
+    unknown = [name for name in keys if name not in topics[0].columns]
+    if window.kind == "session" and unknown:
+        refuse(
+            f"a session's key must be a column of {topics[0].name}, and {unknown[0]!r} is none",
+            "key",
+            f"one of: {', '.join(topics[0].columns)}",
+        )
+
+
 def positive(size: str | timedelta, field: str) -> timedelta:
     span = parse_duration(size, field=field)
     if span <= timedelta(0):
@@ -139,6 +157,15 @@ def positive(size: str | timedelta, field: str) -> timedelta:
 
 def refuse(message: str, field: str, cure: str) -> NoReturn:
     raise TallyError(message, field=field, cure=cure)
+
+
+@contextmanager
+def blamed_on(where: str, subject: str) -> Iterator[None]:
+    """Say a refusal with the author's line."""
+    try:
+        yield
+    except TallyError as error:
+        raise at_line(error, where, subject) from None
 
 
 def at_line(error: TallyError, where: str, subject: str) -> DefinitionError:

@@ -1,0 +1,121 @@
+"""A version is a pipeline's meaning: it changes when the meaning does, and with nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import definitions
+from tally.catalog.load import load
+
+
+def version(folder: Path) -> str:
+    return load(folder).pipelines["demand"].version
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return definitions.write(tmp_path / "one")
+
+
+def test_it_is_short_and_can_name_a_table(folder: Path) -> None:
+    assert re.fullmatch("v[0-9a-f]{12}", version(folder))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param("F.sum(taxed", "F.max(taxed", id="the function's body"),
+        pytest.param("RATE = 2", "RATE = 3", id="a constant that it uses"),
+        pytest.param("RATE = 2", "RATE = 2.0", id="a constant's type"),
+        pytest.param("* RATE", "+ RATE", id="a function that it calls"),
+        pytest.param('tumbling("1 minute")', 'tumbling("2 minutes")', id="the window's size"),
+        pytest.param('tumbling("1 minute")', 'session("1 minute")', id="the window's kind"),
+        pytest.param('tumbling("1 minute")', 'hopping("1 minute", by="30 seconds")', id="the window's slide"),
+        pytest.param('key="zone"', 'key=["zone", "id"]', id="the key"),
+    ],
+)
+def test_it_changes_with_the_meaning(folder: Path, old: str, new: str) -> None:
+    before = version(folder)
+    definitions.edit(folder, old, new)
+    assert version(folder) != before
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param('lateness="1 minute"', 'lateness="2 minutes"', id="lateness"),
+        pytest.param("fare DOUBLE", "fare FLOAT", id="a type"),
+        pytest.param("fare DOUBLE", "fare DOUBLE NOT NULL", id="a column that must be there"),
+        pytest.param('event_time="at"', 'event_time="at", unique="id"', id="the unique id"),
+        pytest.param('topic("rides"', 'topic("trips"', id="the topic's name"),
+    ],
+)
+def test_it_changes_with_what_the_topic_promises(folder: Path, old: str, new: str) -> None:
+    before = version(folder)
+    definitions.edit(folder, old, new, file="topics.py")
+    assert version(folder) != before
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param('"""Demand."""', '"""Something else."""', id="docstring"),
+        pytest.param('    """Demand."""\n', "", id="no docstring"),
+        pytest.param('"""What a ride costs."""', '"""More words."""', id="docstring of what is called"),
+        pytest.param("    return rides", "    # why\n\n    return rides", id="comment"),
+        pytest.param(
+            '.groupBy("window", "zone")', ".groupBy(\n        'window',\n        'zone',\n    )", id="layout and quotes"
+        ),
+        pytest.param("def demand(rides):", "def demand(rides: 'DataFrame') -> 'DataFrame':", id="annotations"),
+        pytest.param("RATE = 2\n", "RATE = 2\nUNUSED = 7\n", id="a constant that it does not use"),
+        pytest.param("reads=rides, window=", "owner='me', reads=rides, window=", id="owner"),
+        pytest.param('tumbling("1 minute")', 'tumbling("60 s")', id="another spelling of a duration"),
+    ],
+)
+def test_it_stays_where_the_meaning_stays(folder: Path, old: str, new: str) -> None:
+    before = version(folder)
+    definitions.edit(folder, old, new)
+    assert version(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param('lateness="1 minute"', 'lateness="60 seconds"', id="spelling of a duration"),
+        pytest.param('event_time="at"', 'partitions=9, event_time="at"', id="partitions"),
+        pytest.param("id BIGINT, zone INT", "id LONG,  zone:  integer", id="spelling of types"),
+    ],
+)
+def test_it_stays_where_the_topic_promises_the_same(folder: Path, old: str, new: str) -> None:
+    before = version(folder)
+    definitions.edit(folder, old, new, file="topics.py")
+    assert version(folder) == before
+
+
+def test_it_follows_what_is_imported_from_another_file_of_the_catalogue(folder: Path) -> None:
+    (folder / "shared.py").write_text("def twice(column):\n    return column * FACTOR\n\n\nFACTOR = 2\n")
+    definitions.edit(folder, "RATE = 2", "from shared import twice as double")
+    definitions.edit(folder, "F.col(column) * RATE", "double(F.col(column))")
+    before = version(folder)
+    (folder / "shared.py").write_text("def twice(column):\n    return column * FACTOR\n\n\nFACTOR = 3\n")
+    os.utime(folder / "topics.py")
+    assert version(folder) != before
+
+
+def test_it_is_the_same_elsewhere_in_any_process_and_under_any_hash_seed(folder: Path, tmp_path: Path) -> None:
+    other = definitions.write(tmp_path / "two")
+    code = "import sys; from tally.catalog.load import load; print(load(sys.argv[1]).pipelines['demand'].version)"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", code, str(where)],
+            env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True, timeout=60,
+        ).stdout.strip()
+        for where, seed in ((folder, "0"), (other, "1"), (folder, "4242"))
+    }  # fmt: skip
+    assert found == {version(folder)}
