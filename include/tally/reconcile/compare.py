@@ -28,6 +28,7 @@ from tally.reconcile import explain, replay
 from tally.reconcile.conserve import conservation, ingest_balance
 from tally.reconcile.cut import Cut, due, find
 from tally.reconcile.digest import Digest, digests, slot_of
+from tally.reconcile.fate import late_rule
 from tally.settings import settings
 from tally.speed import commit
 from tally.speed.fold import newest_rows
@@ -59,7 +60,7 @@ def compare(name: str, start: str | None = None, end: str | None = None, ticket:
     if start is not None and end is not None:
         wanted = aligned((instant(start, "--from"), instant(end, "--to")), pipeline)
     spark = session(f"tally-reconcile-{name}")
-    cut = find(pipeline)
+    cut = find(pipeline, late_rule(spark, pipeline))
     ranges = ranges_of(cut, wanted)
     first, last = (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
     number = runs.open_reconciliation(name, pipeline.version, first, last, ticket)

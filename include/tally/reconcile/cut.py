@@ -21,6 +21,7 @@ class Cut:
     pipeline: Pipeline
     batches: list[MicroBatch]
     stated: restate.Restatement
+    late_rule: str  # what Spark compares with the watermark: see fate.late_rule
 
     @property
     def last(self) -> MicroBatch:
@@ -36,7 +37,7 @@ class Cut:
         return window_end <= self.watermark
 
 
-def find(pipeline: Pipeline) -> Cut:
+def find(pipeline: Pipeline, late_rule: str) -> Cut:
     """The newest cut; where there is none, the answer is no, with what to run first."""
     stated = restate.newest(pipeline)
     if stated is None:
@@ -59,7 +60,7 @@ def find(pipeline: Pipeline) -> Cut:
             pipeline=pipeline.name,
             cure=f"tally batch {pipeline.name} --from T --to T, then reconcile again",
         )
-    return Cut(pipeline=pipeline, batches=batches[: held[-1] + 1], stated=stated)
+    return Cut(pipeline=pipeline, batches=batches[: held[-1] + 1], stated=stated, late_rule=late_rule)
 
 
 def archived(batch: MicroBatch, stated: restate.Restatement) -> bool:

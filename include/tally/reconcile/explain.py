@@ -33,7 +33,7 @@ def causes(frame: DataFrame, topic: Topic, cut: Cut, *, first: bool) -> DataFram
     marked = frame.withColumn("_cause", cause).withColumn("_cell", cell)
     if first and pipeline.window.kind == "session":
         marked = with_session_causes(marked, frame, cut)
-    elif first and fate.late_rule(pipeline) == "window":
+    elif first and cut.late_rule == "window":
         marked = with_window_causes(marked, frame, cut)
     return marked.where("_cause IS NOT NULL")
 
@@ -57,7 +57,7 @@ def with_session_causes(marked: DataFrame, frame: DataFrame, cut: Cut) -> DataFr
     gap = millis(cut.pipeline.window.size)
     time = F.unix_millis(cut.pipeline.reads[0].event_time)
     late_at = F.coalesce("_late_at", F.lit(cut.last.watermark))
-    own = (F.lit(fate.late_rule(cut.pipeline)) == "window") & (time + gap <= late_at)
+    own = F.lit(cut.late_rule == "window") & (time + gap <= late_at)
     walked = walked_events(accepted(frame, cut.pipeline), cut).where("_split")
     split = walked.select("_partition", "_offset", F.lit(True).alias("_off"))
     joined = marked.join(split, ["_partition", "_offset"], "left")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import pandas as pd
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import PandasUDFType
 
@@ -18,6 +18,7 @@ from tally.catalog.ranges import merge, without
 from tally.catalog.spec import Pipeline, Topic
 from tally.reconcile.cut import Cut
 from tally.sources.frames import losers
+from tally.speed.check import check
 
 ACCEPTED, LATE, DUPLICATE, SKIPPED, IN_FLIGHT, TWICE = (
     "accepted",
@@ -29,9 +30,12 @@ ACCEPTED, LATE, DUPLICATE, SKIPPED, IN_FLIGHT, TWICE = (
 )
 
 
-def late_rule(pipeline: Pipeline) -> str:
-    """What Spark compares with the watermark first: the event's time (dedup, join) or the end of its window."""
-    return "event" if pipeline.reads[0].unique or len(pipeline.reads) > 1 else "window"
+def late_rule(spark: SparkSession, pipeline: Pipeline) -> str:
+    """What Spark compares with the watermark first: event time (dedup, join), the window end, or nothing."""
+    plan = str(check(spark, pipeline)._jdf.queryExecution().analyzed().toString())
+    if pipeline.reads[0].unique or len(pipeline.reads) > 1 or "Deduplicate" in plan:
+        return "event"
+    return "window" if "Aggregate" in plan else "none"
 
 
 Intervals = dict[int, list[tuple[int, int, int]]]
@@ -107,7 +111,7 @@ def with_fate(events: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
     held = F.col("_batch_index") >= 0
     tagged = indexed.withColumn("_late_at", F.when(held, F.get(marks, F.col("_batch_index").cast("int"))))
     time = F.unix_millis(topic.event_time)
-    late = (time <= F.col("_late_at")) if late_rule(cut.pipeline) == "event" else F.lit(False)
+    late = (time <= F.col("_late_at")) if cut.late_rule == "event" else F.lit(False)
     fate = (
         F.when(F.col("_batch_index") == -1, SKIPPED)
         .when(F.col("_batch_index") == -2, IN_FLIGHT)

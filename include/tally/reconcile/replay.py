@@ -63,7 +63,7 @@ def in_windows(events: DataFrame, cut: Cut) -> DataFrame:
     if pipeline.window.kind == "session":
         return in_sessions(events, cut)
     windowed = with_window(events, pipeline)
-    if fate.late_rule(pipeline) == "event":
+    if cut.late_rule != "window":
         return windowed
     return windowed.where(F.unix_millis("window.end") > F.col("_late_at"))
 
@@ -80,7 +80,7 @@ def walked_events(events: DataFrame, cut: Cut) -> DataFrame:
     pipeline, topic = cut.pipeline, cut.pipeline.reads[0]
     gap, ends = millis(pipeline.window.size), [batch.watermark for batch in cut.batches]
     timed = events.withColumn("_time", F.unix_millis(topic.event_time))
-    if fate.late_rule(pipeline) == "window":
+    if cut.late_rule == "window":
         timed = timed.where(F.col("_time") + gap > F.col("_late_at"))
     shape = "_partition int, _offset bigint, _start bigint, _end bigint, _split boolean"
 
