@@ -61,7 +61,7 @@ def code(file: Path, name: str, folder: Path) -> dict[str, Any]:
         found[label] = canonical(node)
         todo += [(path, used) for used in names(node) if used in tree]
         source = imported_file(node, folder)
-        if source and source.name != "topics.py":
+        if source and not is_topic(source, original_name(node, wanted), trees):
             todo.append((source, original_name(node, wanted)))
     return found
 
@@ -117,6 +117,13 @@ def is_pipeline(decorator: ast.expr) -> bool:
     return (isinstance(target, ast.Name) and target.id == "pipeline") or (
         isinstance(target, ast.Attribute) and target.attr == "pipeline"
     )
+
+
+def is_topic(file: Path, name: str, trees: dict[Path, dict[str, ast.stmt]]) -> bool:
+    """Whether a name is bound to a topic(...): its contract is in the fingerprint already."""
+    node = trees.setdefault(file, top_level(file)).get(name)
+    value = getattr(node, "value", None)
+    return isinstance(value, ast.Call) and getattr(value.func, "id", getattr(value.func, "attr", "")) == "topic"
 
 
 def imported_file(node: ast.AST, folder: Path) -> Path | None:

@@ -15,6 +15,7 @@ from tally.catalog.spec import Catalogue, Pipeline, Topic
 from tally.errors import DefinitionError, TallyError
 from tally.settings import settings
 
+read_from: list[Path] = []
 loaded: dict[tuple[str, tuple[tuple[str, int, int], ...]], Catalogue] = {}
 
 
@@ -32,8 +33,8 @@ def load(folder: Path | str) -> Catalogue:
             field="TALLY_CATALOG",
             cure="point it at the folder with topics.py and pipelines/",
         )
-    files = sorted([folder / "topics.py", *folder.glob("pipelines/*.py")])
-    state = (str(folder), tuple((f.name, f.stat().st_mtime_ns, f.stat().st_size) for f in files))
+    files = sorted([*folder.glob("*.py"), *folder.glob("pipelines/**/*.py")])
+    state = (str(folder), tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files))
     if state not in loaded:
         loaded.clear()
         loaded[state] = read(folder)
@@ -65,8 +66,13 @@ def read(folder: Path) -> Catalogue:
 
 def forget(folder: Path) -> None:
     """Drop what another folder's files left in the module table under the same names."""
-    for name in [n for n in sys.modules if n in ("topics", "pipelines") or n.startswith("pipelines.")]:
-        del sys.modules[name]
+    for name, module in list(sys.modules.items()):
+        mine = name in ("topics", "pipelines") or name.startswith("pipelines.")
+        if name != "__main__" and (
+            mine or any(Path(getattr(module, "__file__", None) or "/").is_relative_to(f) for f in (folder, *read_from))
+        ):
+            del sys.modules[name]
+    read_from[:] = [folder]
     package = ModuleType("pipelines")
     package.__path__ = [str(folder / "pipelines")]
     sys.modules["pipelines"] = package

@@ -6,6 +6,7 @@ read it at the cut), applied_twice (two micro-batches held it).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 
 import pandas as pd
@@ -72,31 +73,37 @@ def skipped(cut: Cut, topic: str, begins: dict[int, int]) -> dict[int, list[tupl
     return found
 
 
-def batch_lookup(found: Intervals) -> Callable[[Column, Column], Column]:
-    """A column function (partition, offset) -> index of the micro-batch that held it; -1 gap, -2 unread, -3 twice."""
+GAP, UNREAD, TWICE_HELD = -1, -2, -3
+
+
+def batch_lookup(cut: Cut, topic: str) -> Callable[[Column, Column], Column]:
+    """A column function (partition, offset) -> `index` of its micro-batch (or GAP, UNREAD, TWICE_HELD), `late_at`."""
     import numpy as np
 
-    tables = {
-        p: (np.array([a for a, _, _ in parts]), np.array([b for _, b, _ in parts]), np.array([i for _, _, i in parts]))
-        for p, parts in found.items()
+    marks = np.array([batch.late_watermark for batch in cut.batches], dtype="int64")
+    held = {
+        p: tuple(np.array(column) for column in zip(*parts, strict=True)) for p, parts in intervals(cut, topic).items()
     }
-    twice = {p: doubled(parts) for p, parts in found.items()}
+    twice = {p: doubled(parts) for p, parts in intervals(cut, topic).items()}
 
-    def look_up(chunks: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.Series]:
+    def look_up(chunks: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.DataFrame]:
         for partitions, offsets in chunks:
-            out = np.full(len(offsets), -2, dtype="int64")
-            for partition, (starts, ends, index) in tables.items():
+            out = np.full(len(offsets), UNREAD, dtype="int64")
+            for partition, (starts, ends, numbers) in held.items():
                 mine = (partitions == partition).to_numpy()
                 at = offsets[mine].to_numpy()
-                slot = np.searchsorted(starts, at, side="right") - 1
-                inside = (slot >= 0) & (at < ends[np.maximum(slot, 0)])
-                values = np.where(inside, index[np.maximum(slot, 0)], np.where(at >= ends.max(), -2, -1))
+                before = np.maximum(np.searchsorted(starts, at, side="right") - 1, 0)
+                inside = (at >= starts[before]) & (at < ends[before])
+                found = np.where(inside, numbers[before], np.where(at >= ends.max(), UNREAD, GAP))
                 for start, end in twice[partition]:
-                    values = np.where((at >= start) & (at < end), -3, values)
-                out[mine] = values
-            yield pd.Series(out)
+                    found = np.where((at >= start) & (at < end), TWICE_HELD, found)
+                out[mine] = found
+            late = pd.array(np.where(out >= 0, marks[np.maximum(out, 0)], 0), dtype="Int64")
+            late[out < 0] = pd.NA
+            yield pd.DataFrame({"index": out, "late_at": late})
 
-    return F.pandas_udf(look_up, "bigint", PandasUDFType.SCALAR_ITER)  # type: ignore[no-any-return]
+    shape = "index bigint, late_at bigint"
+    return F.pandas_udf(look_up, shape, PandasUDFType.SCALAR_ITER)  # type: ignore[no-any-return]
 
 
 def with_fate(events: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
@@ -104,18 +111,18 @@ def with_fate(events: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
 
     `_fate` knows nothing of windows: where the rule is the window's end, late is decided later, for each window.
     """
-    indexed = events.withColumn(
-        "_batch_index", batch_lookup(intervals(cut, topic.name))(F.col("_partition"), F.col("_offset"))
+    found = batch_lookup(cut, topic.name)(F.col("_partition"), F.col("_offset"))
+    tagged = (
+        events.withColumn("_found", found)
+        .withColumns({"_batch_index": F.col("_found.index"), "_late_at": F.col("_found.late_at")})
+        .drop("_found")
     )
-    marks = F.array(*[F.lit(batch.late_watermark) for batch in cut.batches])
-    held = F.col("_batch_index") >= 0
-    tagged = indexed.withColumn("_late_at", F.when(held, F.get(marks, F.col("_batch_index").cast("int"))))
     time = F.unix_millis(topic.event_time)
     late = (time <= F.col("_late_at")) if cut.late_rule == "event" else F.lit(False)
     fate = (
-        F.when(F.col("_batch_index") == -1, SKIPPED)
-        .when(F.col("_batch_index") == -2, IN_FLIGHT)
-        .when(F.col("_batch_index") == -3, TWICE)
+        F.when(F.col("_batch_index") == GAP, SKIPPED)
+        .when(F.col("_batch_index") == UNREAD, IN_FLIGHT)
+        .when(F.col("_batch_index") == TWICE_HELD, TWICE)
         .when(late, LATE)
         .otherwise(ACCEPTED)
     )
@@ -141,11 +148,9 @@ def with_stream_duplicates(tagged: DataFrame, topic: Topic, cut: Cut) -> DataFra
         group = group.sort_values(["_batch_index", "_time", "_partition", "_offset"])
         again, free_from = [], -1
         for index, time in zip(group["_batch_index"], group["_time"], strict=True):
-            taken = index < free_from or free_from == -2
-            again.append(bool(taken))
-            if not taken:
-                gone = [i for i, end in enumerate(ends) if i >= index and end >= time + delay]
-                free_from = gone[0] + 1 if gone else -2
+            again.append(index < free_from)
+            if index >= free_from:
+                free_from = max(index, bisect_left(ends, time + delay)) + 1
         return pd.DataFrame({"_partition": group["_partition"], "_offset": group["_offset"], "_again": again})
 
     wanted = several.select(

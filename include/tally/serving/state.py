@@ -7,6 +7,7 @@ from typing import Literal, get_args
 
 import sqlalchemy as sa
 
+from tally.catalog.duration import millis
 from tally.catalog.spec import Pipeline
 from tally.control import ledger
 from tally.control.store import store
@@ -27,7 +28,7 @@ LOOKS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """The slots of a range that have a seals row: (start in ms, state to show, revision); and the watermark in ms."""
+    """The slots of a range that have a seals row: (start in ms, state to show, revision); closed up to, in ms."""
 
     slots: tuple[tuple[int, str, int], ...]
     watermark: int
@@ -47,7 +48,7 @@ def judged(pipeline: Pipeline, from_ms: int | None, to_ms: int | None) -> Judged
     newest = ledger.newest(pipeline.name, pipeline.version)
     return Judged(
         slots=tuple((start, SHOWN.get(state, state), revision) for start, state, revision in rows),
-        watermark=newest.watermark if newest else -1,
+        watermark=newest.watermark - millis(pipeline.linger) if newest else -1,
     )
 
 

@@ -155,7 +155,7 @@ def append(spark: SparkSession, topic: Topic, identity: str, seq: int, ranges: O
         failpoint("ingest.before_quarantine")
         if counts:
             rows = refused.select(
-                "_partition", "_offset", "_broker_time", "_reason", "_raw", F.lit(seq).alias("_ingest")
+                "_partition", "_offset", "_broker_time", "_reason", "_raw", F.lit(seq).cast("bigint").alias("_ingest")
             )
             commit(
                 rows,
@@ -196,7 +196,7 @@ def make_tables(spark: SparkSession, topic: Topic) -> None:
     head = "_partition INT, _offset BIGINT, _broker_time TIMESTAMP"
     shape = spark.createDataFrame([], f"{head}, _ingest BIGINT, {topic.ddl}, _date DATE")
     make_table(spark, path(topic), shape, PROPERTIES)
-    shape = spark.createDataFrame([], f"{head}, _reason STRING, _raw BINARY, _ingest INT, _date DATE")
+    shape = spark.createDataFrame([], f"{head}, _reason STRING, _raw BINARY, _ingest BIGINT, _date DATE")
     make_table(spark, quarantine_path(topic), shape, PROPERTIES)
 
 

@@ -90,6 +90,7 @@ class Driver:
         """Bring one query nearer to its desired state."""
         name = hosted.pipeline.name
         wanted = streams.wanted(name)["state"] == "running"
+        hosted.gave_up = hosted.gave_up and wanted  # who pauses and resumes has seen to what was lost
         if hosted.done or hosted.gave_up:
             return
         if hosted.query is None:
@@ -111,10 +112,9 @@ class Driver:
 
     def begin(self, hosted: Hosted) -> None:
         pipeline = hosted.pipeline
+        if hosted.held is None and not self.take(hosted):
+            return
         try:
-            if hosted.held is None:
-                hosted.held = lock.hold(lock.table_path("speed", pipeline.name, pipeline.version))
-                self.adopted_by(hosted.held)
             streams.show(pipeline.name, state="starting", reason="", version=pipeline.version, app=self.app)
             assert self.spark is not None
             hosted.query = queries.start(
@@ -122,6 +122,20 @@ class Driver:
             )
         except Exception as error:
             self.failed(hosted, as_refusal(error, pipeline))
+
+    def take(self, hosted: Hosted) -> bool:
+        """Become the one writer of the stream's table; whoever is it already keeps it, and its row in the store."""
+        pipeline = hosted.pipeline
+        try:
+            hosted.held = lock.hold(lock.table_path("speed", pipeline.name, pipeline.version))
+        except TallyError as error:
+            print(f"{pipeline.name}: {error}", flush=True)
+            hosted.retry_at = time.monotonic() + MOST_BACKOFF
+            if self.until_caught_up:
+                hosted.done, hosted.failed = True, error
+            return False
+        self.adopted_by(hosted.held)
+        return True
 
     def applied(self, hosted: Hosted, done: ledger.MicroBatch) -> None:
         """After each commit: the stream's row in the control store, and a clean slate for the backoff."""

@@ -5,13 +5,14 @@ Only the stream's own driver calls this, between two micro-batches, so the table
 
 from __future__ import annotations
 
+import time
 from datetime import date, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tally import lake
-from tally.catalog.duration import from_millis, millis, parse_duration, to_millis
+from tally.catalog.duration import millis, parse_duration
 from tally.catalog.spec import Pipeline
 from tally.control import seals
 from tally.control.store import now_ms
@@ -21,6 +22,8 @@ from tally.speed import commit
 
 # A fold rewrites the days it touches: one with fewer files than this reads fast enough as it is.
 FILES_WORTH_A_FOLD = 16
+VACUUM_SECONDS = 86_400.0
+vacuumed: dict[str, float] = {}
 
 
 def fold_when_due(spark: SparkSession, pipeline: Pipeline, batch: int) -> None:
@@ -29,6 +32,7 @@ def fold_when_due(spark: SparkSession, pipeline: Pipeline, batch: int) -> None:
     if every > 0 and batch > 0 and batch % every == 0:
         fold(spark, pipeline)
         trim(spark, pipeline)
+        vacuum_when_due(spark, pipeline)
 
 
 def newest_rows(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -80,7 +84,8 @@ def trim(spark: SparkSession, pipeline: Pipeline) -> int:
         return 0
     before = now_ms() - millis(parse_duration(settings().trim_after, field="TALLY_TRIM_AFTER"))
     days = {date.fromisoformat(f.split("_date=")[1].split("/")[0]) for f in table.file_uris()}
-    gone = [day for day in sorted(days) if whole_day_sealed(pipeline, day, before)]
+    old = [day for day in sorted(days) if (day - date(1970, 1, 1)) / timedelta(milliseconds=1) < before]
+    gone = [day for day in old if whole_day_sealed(spark, pipeline, day, before)]
     if gone:
         failpoint("speed.before_trim")
         dates = ", ".join(f"DATE'{day}'" for day in gone)
@@ -88,18 +93,19 @@ def trim(spark: SparkSession, pipeline: Pipeline) -> int:
     return len(gone)
 
 
-def whole_day_sealed(pipeline: Pipeline, day: date, before: int) -> bool:
-    """Whether every slot of the speed table's day was sealed before an instant."""
-    start = to_millis(from_millis((day - date(1970, 1, 1)) // timedelta(days=1) * 86_400_000))
-    found = seals.read(pipeline.name, pipeline.version, start, start + 86_400_000)
-    return (
-        bool(found)
-        and all(seal.state == "sealed" and seal.changed_at < before for seal in found)
-        and covered(found, start, pipeline)
-    )
+def whole_day_sealed(spark: SparkSession, pipeline: Pipeline, day: date, before: int) -> bool:
+    """Whether every slot that has a row on the speed table's day was sealed before an instant."""
+    rows = spark.read.format("delta").load(commit.path(pipeline)).where(F.col("_date") == F.lit(day))
+    starts = [row[0] for row in rows.select(F.unix_millis("window_start")).distinct().collect()]
+    slots = {pipeline.slot(start) for start in starts}
+    found = seals.read(pipeline.name, pipeline.version, min(slots), max(slots) + 1) if slots else []
+    return slots <= {seal.slot_start for seal in found if seal.state == "sealed" and seal.changed_at < before}
 
 
-def covered(found: list[seals.Seal], start: int, pipeline: Pipeline) -> bool:
-    """Whether the seals leave no hour of the day without one: an unjudged hour may still hold unsealed rows."""
-    hours = {(seal.slot_start - start) // 3_600_000 for seal in found}
-    return len(hours) == 24
+def vacuum_when_due(spark: SparkSession, pipeline: Pipeline) -> bool:
+    """Once a day, delete the files that folds and trims replaced more than a week ago; a cut reads no farther back."""
+    if time.monotonic() - vacuumed.get(pipeline.name, 0.0) < VACUUM_SECONDS:
+        return False
+    vacuumed[pipeline.name] = time.monotonic()
+    spark.sql(f"VACUUM delta.`{commit.path(pipeline)}` RETAIN 168 HOURS")
+    return True
