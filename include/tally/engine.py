@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -79,6 +81,10 @@ def session(app: str, *, memory: str | None = None, extra: Mapping[str, str] | N
         builder = builder.master(run.spark_master)
     for name, value in {**spark_conf(run, memory or run.spark_memory), **(extra or {})}.items():
         builder = builder.config(name, value)
+    chosen = signal.getsignal(signal.SIGINT)
     spark = builder.getOrCreate()
+    if chosen is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
+        # Spark's own handler raises KeyboardInterrupt; a driver ends between two micro-batches instead.
+        signal.signal(signal.SIGINT, chosen)
     spark.sparkContext.setLogLevel("ERROR")
     return spark
