@@ -23,7 +23,7 @@ KEPT = 50
 # open. Larger tables show the first values, and the audit table has the rows.
 LISTED = 2000
 SHOWN = 20
-PATIENCE = 120.0  # seconds to wait for the judgements of other pipelines, a second or two each
+PATIENCE = 600.0  # seconds to wait for the judgements of other pipelines: one to three each, far more on a busy machine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +56,12 @@ class Table:
 
 def check(pipeline: str, run: str, tables: Sequence[Table]) -> Checked:
     """Run all checks and write their pages, one process at a time; the page is the first one with a failure."""
-    with lock.hold(settings().home / "run" / "data-docs.lock", wait=PATIENCE):
-        import great_expectations as gx
-        from great_expectations.data_context.types.base import ProgressBarsConfig
+    # Before the lock: importing takes seconds, on a busy machine half a minute, and others wait meanwhile.
+    import great_expectations as gx
+    import great_expectations.expectations  # noqa: F401
+    from great_expectations.data_context.types.base import ProgressBarsConfig
 
+    with lock.hold(settings().home / "run" / "data-docs.lock", wait=PATIENCE):
         context = gx.get_context(mode="file", project_root_dir=settings().home)
         context.variables.progress_bars = ProgressBarsConfig(globally=False)
         named = gx.RunIdentifier(run_name=run)
