@@ -58,7 +58,7 @@ def check(pipeline: str, run: str, tables: Sequence[Table]) -> Checked:
     """Run all checks and write their pages, one process at a time; the page is the first one with a failure."""
     # Before the lock: importing takes seconds, on a busy machine half a minute, and others wait meanwhile.
     import great_expectations as gx
-    import great_expectations.expectations  # noqa: F401
+    import great_expectations.expectations
     from great_expectations.data_context.types.base import ProgressBarsConfig
 
     with lock.hold(settings().home / "run" / "data-docs.lock", wait=PATIENCE):
