@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 from deltalake import DeltaTable
@@ -62,6 +63,16 @@ def from_entry(entry: dict[str, Any]) -> Commit:
 def newest(path: str, kind: str) -> Commit | None:
     """The newest commit in which Tally wrote words of a kind."""
     return next((commit for commit in commits(path) if commit.words.get("kind") == kind), None)
+
+
+def standing(path: str, kind: str, version: int) -> int:
+    """The last version of a table before the next commit of a kind: what others changed since is seen in it."""
+    last = version
+    for commit in reversed(list(takewhile(lambda c: c.version > version, commits(path)))):
+        if commit.words.get("kind") == kind:
+            break
+        last = commit.version
+    return last
 
 
 def words(kind: str, **more: Any) -> str:

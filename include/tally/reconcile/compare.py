@@ -34,7 +34,8 @@ from tally.speed import commit
 from tally.speed.fold import newest_rows
 from tally.supervise import lock
 
-SIDES = ("batch", "stream", "replayed")
+SIDES = ("batch", "stream", "replayed", "restated")
+AUDITED = ("batch", "stream", "replayed")
 # A summary shows this many rows; the audit table holds all of them.
 SHOWN = 20
 
@@ -104,8 +105,8 @@ def read_sides(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> dict[s
         )
         return starting_in(rows.where(days), ranges)
 
-    batch = load(restate.path(pipeline), cut.stated.delta_version).drop("_date")
-    stream = newest_rows(load(commit.path(pipeline), cut.last.delta_version).drop("_date"), pipeline).drop("_batch")
+    batch = load(restate.path(pipeline), cut.batch_version).drop("_date")
+    stream = newest_rows(load(commit.path(pipeline), cut.speed_version).drop("_date"), pipeline).drop("_batch")
     return {"batch": batch, "stream": stream.select(*batch.columns)}
 
 
@@ -132,9 +133,10 @@ def explain_all(
             affected = replay.within_ranges(
                 frames, cut, around if is_session(cut) else replay.event_ranges(cut, differing)
             )
-            found.events, cells = explain.gather(affected, cut)
+            found.events, cells = explain.gather(affected, cut, set(slots))
             narrowed = {side: starting_in(rows, differing) for side, rows in sides.items()}
             narrowed["replayed"] = replay.replayed(cut, affected, differing)
+            narrowed["restated"] = replay.restated(cut, affected, differing)
             rows = side_by_side(narrowed, cut.pipeline).cache()
             count_rows(rows, cut, cells, found)
             write_audit(rows, cut, cells, number)
@@ -177,7 +179,10 @@ def side_by_side(sides: dict[str, DataFrame], pipeline: Pipeline) -> DataFrame:
         F.unix_millis("window_end").alias("_end"),
         same("batch", "stream", kinds, exact=False).alias("_same"),
         same("batch", "stream", kinds, exact=True).alias("_identical"),
-        same("replayed", "stream", kinds, exact=False).alias("_explained"),
+        # Each side must be what the archive gives: the stream's by the replay, the batch's by stating it again.
+        (
+            same("replayed", "stream", kinds, exact=False) & same("restated", "batch", kinds, exact=False)
+        ).alias("_explained"),
     ).where("batch IS NOT NULL OR stream IS NOT NULL")  # fmt: skip
 
 
@@ -254,7 +259,7 @@ def write_audit(rows: DataFrame, cut: Cut, cells: explain.Cells, number: int) ->
         "window_start",
         "window_end",
         F.to_json(key).alias("key"),
-        *(F.to_json(F.col(side).dropFields("_")).alias(side) for side in SIDES),
+        *(F.to_json(F.col(side).dropFields("_")).alias(side) for side in AUDITED),
         named("_slot", "_end", key, "_explained").alias("cause"),
         F.col("_explained").alias("explained"),
     )
@@ -318,8 +323,8 @@ def summary(
             "batch": cut.last.batch,
             "generation": cut.last.generation,
             "watermark": iso(from_millis(cut.last.watermark)),
-            "speed_version": cut.last.delta_version,
+            "speed_version": cut.speed_version,
         },
-        "batch_version": cut.stated.delta_version,
+        "batch_version": cut.batch_version,
         "verdict": "compared",
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tally import lake
 from tally.batch import restate
 from tally.catalog.duration import millis, parse_duration
 from tally.catalog.ranges import Range, ceil, merge, without
@@ -12,15 +13,21 @@ from tally.control import ledger, seals
 from tally.control.ledger import MicroBatch
 from tally.errors import AnswerIsNo
 from tally.settings import settings
+from tally.speed import commit
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
-    """What is compared with what: the stream after its last batch here, the batch table at its newest restatement."""
+    """What is compared with what: the stream after its last batch here, the batch table after its newest restatement.
+
+    Both tables are read as they stood right before their next such commit, so harm done to them since is seen.
+    """
 
     pipeline: Pipeline
     batches: list[MicroBatch]
     stated: restate.Restatement
+    speed_version: int
+    batch_version: int
     late_rule: str  # what Spark compares with the watermark: see fate.late_rule
 
     @property
@@ -60,7 +67,15 @@ def find(pipeline: Pipeline, late_rule: str) -> Cut:
             pipeline=pipeline.name,
             cure=f"tally batch {pipeline.name} --from T --to T, then reconcile again",
         )
-    return Cut(pipeline=pipeline, batches=batches[: held[-1] + 1], stated=stated, late_rule=late_rule)
+    last = batches[held[-1]]
+    return Cut(
+        pipeline=pipeline,
+        batches=batches[: held[-1] + 1],
+        stated=stated,
+        speed_version=lake.standing(commit.path(pipeline), "micro-batch", last.delta_version),
+        batch_version=lake.standing(restate.path(pipeline), "restate", stated.delta_version),
+        late_rule=late_rule,
+    )
 
 
 def archived(batch: MicroBatch, stated: restate.Restatement) -> bool:

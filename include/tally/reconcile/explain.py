@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -66,17 +66,22 @@ def with_session_causes(marked: DataFrame, frame: DataFrame, cut: Cut) -> DataFr
     return joined.withColumn("_cause", cause).drop("_off")
 
 
-def gather(frames: Sequence[DataFrame], cut: Cut) -> tuple[Counter[str], Cells]:
-    """Events by cause, and the causes at each cell of the grid (and key, where the topic carries the key's columns)."""
+def gather(frames: Sequence[DataFrame], cut: Cut, differing: Collection[int]) -> tuple[Counter[str], Cells]:
+    """Events by cause, and the causes at each cell of the grid (and key, where the topic carries the key's columns).
+
+    Only events are counted that may be part of a slot that differs; a session's slots are not known per event.
+    """
     events: Counter[str] = Counter()
     cells: Cells = defaultdict(set)
     for at, (frame, topic) in enumerate(zip(frames, cut.pipeline.reads, strict=True)):
         keys = key_columns(cut, topic)
         found = causes(frame, topic, cut, first=at == 0).groupBy("_cause", "_cell", *keys).count().collect()
         for row in found:
-            events[row["_cause"]] += row["count"]
+            near = slots(cut, row["_cell"], first=at == 0)
+            if cut.pipeline.window.kind == "session" or any(slot in differing for slot in near):
+                events[row["_cause"]] += row["count"]
             key = tuple(row[name] for name in keys)
-            for slot in slots(cut, row["_cell"], first=at == 0):
+            for slot in near:
                 cells[(slot, *key)].add(row["_cause"])
     return events, cells
 

@@ -8,7 +8,7 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally.batch.events import archived, starting_in, within
+from tally.batch.events import applied, archived, starting_in, within
 from tally.catalog.duration import millis
 from tally.catalog.ranges import Range, events_of, merge
 from tally.catalog.spec import Pipeline, Topic
@@ -47,6 +47,11 @@ def replayed(cut: Cut, frames: Sequence[DataFrame], ranges: Sequence[Range]) -> 
     others = [frame.select(*topic.columns) for frame, topic in zip(taken[1:], pipeline.reads[1:], strict=True)]
     bare = first.select(*pipeline.reads[0].columns, "window")
     return starting_in(flatten(pipeline.function(bare, *others), pipeline), ranges)
+
+
+def restated(cut: Cut, frames: Sequence[DataFrame], ranges: Sequence[Range]) -> DataFrame:
+    """The rows that the function gives for the events that the batch counts: what its table must hold."""
+    return starting_in(applied(cut.pipeline, [frame.where("_counted") for frame in frames]), ranges)
 
 
 def accepted(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
