@@ -32,13 +32,17 @@ BODY = 'rides.groupBy("window", "zone").agg(F.sum(taxed("fare")).alias("cost"))'
 
 
 def write(
-    folder: Path, *, lateness: str = "1 minute", rate: str = "2", window: str = 'tumbling("1 minute")', body: str = BODY,
-    name: str = "demand",
-) -> Path:  # fmt: skip
+    folder: Path,
+    *,
+    lateness: str = "1 minute",
+    rate: str = "2",
+    window: str = 'tumbling("1 minute")',
+    body: str = BODY,
+) -> Path:
     """A catalogue of one pipeline; its folder."""
     (folder / "pipelines").mkdir(parents=True, exist_ok=True)
     (folder / "topics.py").write_text(TOPICS.format(lateness=lateness))
-    (folder / "pipelines" / f"{name}.py").write_text(PIPELINE.format(rate=rate, window=window, body=body))
+    (folder / "pipelines" / "demand.py").write_text(PIPELINE.format(rate=rate, window=window, body=body))
     return folder
 
 
