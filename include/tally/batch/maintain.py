@@ -15,6 +15,10 @@ from tally.catalog.load import catalogue
 from tally.settings import settings
 from tally.supervise import lock
 
+# Tasks that VACUUM lists files with. Spark's default is 10,000, minutes of empty tasks for each small table; so few
+# make the listing of a table of a hundred thousand files some seconds slower.
+LISTING = 8
+
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
@@ -50,6 +54,7 @@ def targets() -> Iterator[Target]:
 
 def maintain(spark: SparkSession) -> list[Tidied]:
     """Compact and vacuum each table that is there; doing so again finds nothing to do."""
+    spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", LISTING)
     return [tidy(spark, target) for target in targets() if lake.table(settings().table(*target.table)) is not None]
 
 
