@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import definitions
 import pytest
 
-import definitions
 from tally.catalog.load import load
 from tally.errors import DefinitionError
 
@@ -26,15 +26,20 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("body", "what"),
     [
-        ("rides.collect()", "acts: collect()"), ("rides.toPandas()", "acts: toPandas()"), ("rides.cache()", "acts: cache()"),
-        ("rides.show()", "acts: show()"), ("print(rides)", "acts: print()"), ("rides.write.save('x')", "writes: .save"),
-        ("rides.createOrReplaceTempView('x')", "writes: .createOrReplaceTempView"), ("open('x')", "writes: open()"),
+        ("rides.collect()", "acts: collect()"),
+        ("rides.toPandas()", "acts: toPandas()"),
+        ("rides.cache()", "acts: cache()"),
+        ("rides.show()", "acts: show()"),
+        ("print(rides)", "acts: print()"),
+        ("rides.write.save('x')", "writes: .save"),
+        ("rides.createOrReplaceTempView('x')", "writes: .createOrReplaceTempView"),
+        ("open('x')", "writes: open()"),
         ("rides.withColumn('t', F.current_timestamp())", "clock, chance or the environment: current_timestamp()"),
         ("rides.withColumn('t', F.rand())", "clock, chance or the environment: rand()"),
         ("rides.withColumn('t', F.lit(datetime.now()))", "clock, chance or the environment: now()"),
         ("rides.where(os.environ['X'])", "clock, chance or the environment: .environ"),
     ],
-)  # fmt: skip
+)
 def test_a_function_that_is_no_pure_transform(tmp_path: Path, body: str, what: str) -> None:
     folder = definitions.write(tmp_path, body=body)
     error = refused(folder)

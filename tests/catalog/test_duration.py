@@ -15,11 +15,22 @@ from tally.errors import TallyError
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
-        ("10 minutes", 600), ("1 minute", 60), ("90 s", 90), ("1 hour 30 minutes", 5400), ("1h30m", 5400), ("1h, 30m", 5400),
-        ("500 ms", 0.5), ("0 seconds", 0), ("1.5 hours", 5400), ("2 days", 172800), ("1 week", 604800), (" 5 MINUTES", 300),
-        ("5min", 300), ("3 mins", 180),
+        ("10 minutes", 600),
+        ("1 minute", 60),
+        ("90 s", 90),
+        ("1 hour 30 minutes", 5400),
+        ("1h30m", 5400),
+        ("1h, 30m", 5400),
+        ("500 ms", 0.5),
+        ("0 seconds", 0),
+        ("1.5 hours", 5400),
+        ("2 days", 172800),
+        ("1 week", 604800),
+        (" 5 MINUTES", 300),
+        ("5min", 300),
+        ("3 mins", 180),
     ],
-)  # fmt: skip
+)
 def test_a_duration_as_people_write_it(text: str, seconds: float) -> None:
     assert parse_duration(text) == timedelta(seconds=seconds)
 

@@ -8,9 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import definitions
 import pytest
 
-import definitions
 from tally.catalog.load import load
 
 

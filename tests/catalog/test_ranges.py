@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import timedelta
 
 import pytest
@@ -32,7 +33,7 @@ def pipeline(window: Window, reach: int | None) -> Pipeline:
 def test_merge_keeps_the_instants_in_few_sorted_ranges(given_: list[Range]) -> None:
     merged = merge(given_)
     assert instants(merged) == instants(given_)
-    assert all(a[1] < b[0] for a, b in zip(merged, merged[1:], strict=False)) and all(a < b for a, b in merged)
+    assert all(a[1] < b[0] for a, b in itertools.pairwise(merged)) and all(a < b for a, b in merged)
 
 
 @given(ranges, st.integers(1, 4))
