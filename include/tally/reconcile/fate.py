@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 import pandas as pd
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.functions import PandasUDFType
 
 from tally.catalog.duration import millis
 from tally.catalog.ranges import merge, without
@@ -103,7 +102,9 @@ def batch_lookup(cut: Cut, topic: str) -> Callable[[Column, Column], Column]:
             yield pd.DataFrame({"index": out, "late_at": late})
 
     shape = "index bigint, late_at bigint"
-    return F.pandas_udf(look_up, shape, PandasUDFType.SCALAR_ITER)  # type: ignore[no-any-return]
+    # Spark reads the kind of function from evaluated hints, and this module's are text.
+    look_up.__annotations__ = {"chunks": Iterator[tuple[pd.Series, pd.Series]], "return": Iterator[pd.DataFrame]}
+    return F.pandas_udf(look_up, shape)  # type: ignore[no-any-return]
 
 
 def with_fate(events: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
@@ -145,7 +146,7 @@ def with_stream_duplicates(tagged: DataFrame, topic: Topic, cut: Cut) -> DataFra
 
     def keep_first(group: pd.DataFrame) -> pd.DataFrame:
         """Follow the state of one id: its first copy holds it until the watermark passes its time + lateness."""
-        group = group.sort_values(["_batch_index", "_time", "_partition", "_offset"])
+        group = group.sort_values(["_batch_index", "_partition", "_offset"])  # the order in which Spark met them
         again, free_from = [], -1
         for index, time in zip(group["_batch_index"], group["_time"], strict=True):
             again.append(index < free_from)

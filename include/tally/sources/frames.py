@@ -126,12 +126,14 @@ def flatten(out: DataFrame, pipeline: Pipeline) -> DataFrame:
     """window_start, window_end, the key, then the measures: the form of every speed and batch row."""
     check_output(out, pipeline)
     measures = [name for name in out.columns if name not in ("window", *pipeline.key)]
-    return out.select(
-        F.col("window.start").alias("window_start"),
-        F.col("window.end").alias("window_end"),
-        *pipeline.key,
-        *measures,
-    )
+    bounds: tuple[Column, ...] = (F.col("window.start"), F.col("window.end"))
+    if pipeline.window.kind == "session":
+        # Spark pushes a filter on a session's bounds below its aggregation, where it cuts off events instead of choosing
+        # sessions. A generator in between stops that.
+        bounds = (F.inline(F.array(F.struct(*bounds))).alias("window_start", "window_end"),)
+    else:
+        bounds = (bounds[0].alias("window_start"), bounds[1].alias("window_end"))
+    return out.select(*bounds, *pipeline.key, *measures)
 
 
 def check_output(out: object, pipeline: Pipeline) -> None:
