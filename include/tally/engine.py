@@ -51,6 +51,8 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.databricks.delta.properties.defaults.checkpointInterval": "50",
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
+        # Queries of one driver take turns task by task: first in, first out would let a heavy one starve the others.
+        "spark.scheduler.mode": "FAIR",
         "spark.sql.streaming.stateStore.providerClass": f"{STREAMING}.state.HDFSBackedStateStoreProvider",
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.streaming.numRecentProgressUpdates": "20",

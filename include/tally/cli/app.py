@@ -38,6 +38,8 @@ class Verb(NamedTuple):
 VERBS: dict[str, Verb] = {
     "check": Verb("check:check", "Load and check every definition; with --setup, this machine."),
     "up": Verb("broker:up", "Start the embedded broker and make the catalogue's topics."),
+    "pause": Verb("desired:pause", "Stop a stream until it is resumed; its DAG and its driver go on."),
+    "resume": Verb("desired:resume", "Let a paused stream run again, from where it stopped."),
     "down": Verb("broker:down", "Stop everything that runs for this TALLY_HOME."),
     "produce": Verb(
         "produce:produce", "Produce taxi rides, with disorder and a ground truth, or replay a CSV of them."

@@ -22,13 +22,14 @@ from tally.catalog.ranges import Range, aligned, merge, without
 from tally.catalog.spec import Pipeline
 from tally.control import runs
 from tally.engine import session
-from tally.errors import AnswerIsNo
+from tally.errors import AnswerIsNo, TallyError
 from tally.failpoints import failpoint
 from tally.reconcile import explain, replay
 from tally.reconcile.conserve import conservation, ingest_balance
 from tally.reconcile.cut import Cut, due, find
 from tally.reconcile.digest import Digest, digests, slot_of
 from tally.reconcile.fate import late_rule
+from tally.reconcile.filtered import filters
 from tally.settings import settings
 from tally.speed import commit
 from tally.speed.fold import newest_rows
@@ -58,10 +59,12 @@ def compare(name: str, start: str | None = None, end: str | None = None, ticket:
     """Compare a range of windows, or all that are due, and keep what was found; the reconciliation's id."""
     pipeline = catalogue().pipeline(name)
     wanted = None
+    if (start is None) != (end is None):
+        raise TallyError("half a range", pipeline=name, field="--from/--to", cure="give both, or neither for all due")
     if start is not None and end is not None:
         wanted = aligned((instant(start, "--from"), instant(end, "--to")), pipeline)
     spark = session(f"tally-reconcile-{name}")
-    cut = find(pipeline, late_rule(spark, pipeline))
+    cut = find(pipeline, late_rule(spark, pipeline), filters(spark, pipeline))
     ranges = ranges_of(cut, wanted)
     first, last = (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
     number = runs.open_reconciliation(name, pipeline.version, first, last, ticket)
@@ -252,7 +255,7 @@ def write_audit(rows: DataFrame, cut: Cut, cells: explain.Cells, number: int) ->
         row = {"_slot": slot, "_end": end, **key.asDict()}
         return explain.cause_of(row, cut, cells, keyed) if explained else "unexplained"
 
-    named = F.udf(cause, "string")
+    named = F.udf(cause, "string", useArrow=False)
     key = F.struct(*key_names)
     table = rows.where("NOT _same").select(
         F.lit(number).cast("bigint").alias("reconciliation"),

@@ -18,20 +18,22 @@ from tally.reconcile.cut import Cut
 
 
 def conservation(spark: SparkSession, cut: Cut, frames: Sequence[DataFrame], ranges: Sequence[Range]) -> dict[str, Any]:
-    """records = aggregated + late + duplicate + skipped + in flight + applied twice, counted from two sides.
+    """records = aggregated + late + duplicate + filtered + skipped + in flight + applied twice, counted from two sides.
 
     `records` are counted in the archive as it lies there, the others among the events as the replay sees them.
     """
-    totals = dict.fromkeys(("records", "aggregated", "late", "duplicate", "skipped", "in_flight", "applied_twice"), 0)
+    totals = dict.fromkeys(
+        ("records", "aggregated", "late", "duplicate", "filtered", "skipped", "in_flight", "applied_twice"), 0
+    )
     if not ranges:
-        return {**totals, "filtered": None, "balanced": True}
+        return {**totals, "balanced": True}
     for frame, topic, wanted in zip(frames, cut.pipeline.reads, replay.event_ranges(cut, ranges), strict=True):
         inside = within(topic.event_time, wanted)
         totals["records"] += archived(spark, topic, cut.stated.versions[topic.name]).where(inside).count()
         for row in frame.where(inside).groupBy(place(topic, cut).alias("word")).count().collect():
             totals[row["word"]] += row["count"]
     accounted = sum(n for name, n in totals.items() if name != "records")
-    return {**totals, "filtered": None, "balanced": accounted == totals["records"]}
+    return {**totals, "balanced": accounted == totals["records"]}
 
 
 def place(topic: Topic, cut: Cut) -> Column:
@@ -40,6 +42,7 @@ def place(topic: Topic, cut: Cut) -> Column:
     word = F.when((word == fate.IN_FLIGHT) & (time <= cut.last.watermark), fate.LATE).otherwise(word)
     word = F.when((word == fate.ACCEPTED) & over(topic, cut), fate.LATE).otherwise(word)
     word = F.when(~F.col("_counted") & (word != fate.ACCEPTED), fate.DUPLICATE).otherwise(word)
+    word = F.when(word.isin(fate.ACCEPTED, fate.LATE) & F.col("_filtered"), "filtered").otherwise(word)
     return F.when(word == fate.ACCEPTED, "aggregated").otherwise(word)
 
 

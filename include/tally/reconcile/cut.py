@@ -28,6 +28,7 @@ class Cut:
     stated: restate.Restatement
     speed_version: int
     batch_version: int
+    filters: bool  # whether the function leaves events out before it aggregates
     late_rule: str  # what Spark compares with the watermark: see fate.late_rule
 
     @property
@@ -44,7 +45,7 @@ class Cut:
         return window_end <= self.watermark
 
 
-def find(pipeline: Pipeline, late_rule: str) -> Cut:
+def find(pipeline: Pipeline, late_rule: str, filters: bool) -> Cut:
     """The newest cut; where there is none, the answer is no, with what to run first."""
     stated = restate.newest(pipeline)
     if stated is None:
@@ -74,6 +75,7 @@ def find(pipeline: Pipeline, late_rule: str) -> Cut:
         stated=stated,
         speed_version=lake.standing(commit.path(pipeline), "micro-batch", last.delta_version),
         batch_version=lake.standing(restate.path(pipeline), "restate", stated.delta_version),
+        filters=filters,
         late_rule=late_rule,
     )
 

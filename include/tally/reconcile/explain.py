@@ -35,7 +35,7 @@ def causes(frame: DataFrame, topic: Topic, cut: Cut, *, first: bool) -> DataFram
         marked = with_session_causes(marked, frame, cut)
     elif first and cut.late_rule == "window":
         marked = with_window_causes(marked, frame, cut)
-    return marked.where("_cause IS NOT NULL")
+    return marked.where("_cause IS NOT NULL AND NOT _filtered")
 
 
 def settled(found: Column, time: Column, cut: Cut) -> Column:

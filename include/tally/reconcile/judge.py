@@ -16,6 +16,8 @@ from tally.reconcile.evidence import Evidence, audit_path, gather
 RECONCILED, HELD = "reconciled", "held"
 # Incidents, by what the on-call engineer has to look at first.
 NO_CAUSE, NO_SUM = "unexplained difference", "counts do not add up"
+# Explained, so its windows are sealed with the batch's rows; but no stream in order does this.
+STREAM_FAULTS = {"skipped": "stream skipped offsets", "applied_twice": "stream applied offsets twice"}
 
 
 def equal(left: str, right: str, says: str) -> Check:
@@ -157,6 +159,10 @@ def bad_slots(evidence: Evidence) -> list[int]:
 def tell(row: dict[str, Any], judgement: Judgement) -> None:
     """Open an incident for what is held; close those of the pipeline when nothing of it is held any more."""
     pipeline = judgement.pipeline
+    for word, cause in STREAM_FAULTS.items():
+        if row["summary"]["events"].get(word):
+            said = f"{row['summary']['events'][word]:,} events {MEANING[word]}; the batch has them right"
+            runs.raise_incident(pipeline, cause, said, f"tally status; look into the checkpoint of {pipeline}")
     if judgement.verdict == HELD:
         cause = NO_CAUSE if judgement.unexplained else NO_SUM
         window = f"--from {iso(from_millis(row['from_ms']))} --to {iso(from_millis(row['to_ms']))}"

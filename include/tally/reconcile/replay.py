@@ -14,6 +14,7 @@ from tally.catalog.ranges import Range, events_of, merge
 from tally.catalog.spec import Pipeline, Topic
 from tally.reconcile import fate
 from tally.reconcile.cut import Cut
+from tally.reconcile.filtered import with_filtered
 from tally.reconcile.walk import walk
 from tally.sources.frames import flatten, with_window
 
@@ -24,7 +25,8 @@ def tagged_events(spark: SparkSession, cut: Cut, topic: Topic, ranges: Sequence[
     around = merge((start - near, end + near) for start, end in ranges)
     version = cut.stated.versions[topic.name]
     wide = archived(spark, topic, version).where(within(topic.event_time, around))
-    return fate.with_fate(wide, topic, cut).where(within(topic.event_time, ranges))
+    tagged = fate.with_fate(wide, topic, cut).where(within(topic.event_time, ranges))
+    return with_filtered(tagged, cut.pipeline) if cut.filters else tagged.withColumn("_filtered", F.lit(False))
 
 
 def within_ranges(frames: Sequence[DataFrame], cut: Cut, wanted: Sequence[Sequence[Range]]) -> list[DataFrame]:
@@ -83,6 +85,7 @@ def in_sessions(events: DataFrame, cut: Cut) -> DataFrame:
 def walked_events(events: DataFrame, cut: Cut) -> DataFrame:
     """Accepted events that are not late for a session of their own, with `_start`, `_end` and `_split`."""
     pipeline, topic = cut.pipeline, cut.pipeline.reads[0]
+    events = events.where("NOT _filtered")
     gap, ends = millis(pipeline.window.size), [batch.watermark for batch in cut.batches]
     timed = events.withColumn("_time", F.unix_millis(topic.event_time))
     if cut.late_rule == "window":

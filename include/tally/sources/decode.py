@@ -16,7 +16,8 @@ from tally.settings import settings
 # Epoch milliseconds lie between 1973 and 5138; smaller numbers are seconds, larger ones micro- or nanoseconds.
 LEAST_MILLIS, MOST_MILLIS = 100_000_000_000, 100_000_000_000_000
 WHERE = ("_partition", "_offset", "_broker_time")
-DATE_AND_TIME = r"^\s*[+-]?\d{4,6}-\d{2}-\d{2}[T ]\d{2}:\d{2}"
+# Text has years from 1900 to 9999: one outside what Python's own times can say would stop every job that meets it.
+DATE_AND_TIME = r"^\s*(19|[2-9]\d)\d{2}-\d{2}-\d{2}[T ]\d{2}:\d{2}"
 
 
 def decode(raw: DataFrame, topic: Topic) -> DataFrame:
@@ -50,7 +51,8 @@ def typed(column: Column, kind: str) -> Column:
     if kind != "TIMESTAMP":
         return column
     number = column.try_cast("bigint")
-    return F.when(number.isNotNull(), F.timestamp_millis(number)).when(
+    # A larger number would overflow and, ANSI mode being on, stop the stream.
+    return F.when(number.between(1 - MOST_MILLIS, MOST_MILLIS - 1), F.timestamp_millis(number)).when(
         column.rlike(DATE_AND_TIME), column.try_cast("timestamp")
     )
 
@@ -66,7 +68,9 @@ def reason(topic: Topic) -> Column:
         F.when(F.col("_raw").isNull() | (F.length("_raw") == 0), "empty")
         .when(~F.is_valid_utf8(text), "not_utf8")
         .when(broken & F.try_parse_json(text).isNull(), "not_json")
-        .when(broken & F.try_parse_json(alone(text)).isNull(), "not_one_object")
+        # Something behind an object, or JSON that is no object.
+        .when(broken & (F.try_parse_json(alone(text)).isNull() | ~text.rlike(r"^\s*\{")), "not_one_object")
+        .when(~broken & (F.size("r") == 0) & ~text.rlike(r"\S"), "empty")
         .when(~broken & ((F.size("r") != 1) | record.isNull()), "not_one_object")
         # Brackets that close the array early hide what follows; they need a look only where one stands in the record.
         .when(
@@ -80,7 +84,8 @@ def reason(topic: Topic) -> Column:
         if field.type == "TIMESTAMP":
             given = record[field.name]
             number = given.try_cast("bigint")
-            verdict = verdict.when((F.abs(number) < LEAST_MILLIS) | (F.abs(number) >= MOST_MILLIS), "time_unit")
+            small, large = (number.between(1 - limit, limit - 1) for limit in (LEAST_MILLIS, MOST_MILLIS))
+            verdict = verdict.when(small | ~large, "time_unit")
             verdict = verdict.when(given.isNotNull() & F.col(field.name).isNull(), "wrong_type")
     verdict = verdict.when(time > latest, "future")
     if topic.unique:

@@ -128,7 +128,7 @@ def flatten(out: DataFrame, pipeline: Pipeline) -> DataFrame:
     measures = [name for name in out.columns if name not in ("window", *pipeline.key)]
     bounds: tuple[Column, ...] = (F.col("window.start"), F.col("window.end"))
     if pipeline.window.kind == "session":
-        # Spark pushes a filter on a session's bounds below its aggregation, where it cuts off events instead of choosing
+        # Spark pushes a filter on a session's bounds below its aggregation, where it cuts off events and chooses no
         # sessions. A generator in between stops that.
         bounds = (F.inline(F.array(F.struct(*bounds))).alias("window_start", "window_end"),)
     else:

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
+from tally.catalog.duration import spark_interval
 from tally.catalog.spec import Catalogue, Pipeline
 from tally.engine import session
 from tally.errors import DefinitionError, TallyError
@@ -51,6 +53,7 @@ def check(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
         raise
     except Exception as error:
         raise author_error(error, pipeline) from None
+    check_streaming(spark, pipeline)
     unsteady = UNSTEADY.search(plan)
     if unsteady:
         raise DefinitionError(
@@ -61,6 +64,28 @@ def check(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
             cure="use the event time; both layers must give the same rows at any time",
         )
     return rows
+
+
+def check_streaming(spark: SparkSession, pipeline: Pipeline) -> None:
+    """Ask Spark whether the function can run as a stream in its output mode; nothing is started."""
+    frames = []
+    for at, topic in enumerate(pipeline.reads):
+        ticks = spark.readStream.format("rate").load()
+        columns = [F.lit(None).cast(f.type).alias(f.name) for f in topic.schema if f.name != topic.event_time]
+        frame = ticks.select(F.col("timestamp").alias(topic.event_time), *columns)
+        timed = frame.select(*topic.columns).withWatermark(topic.event_time, spark_interval(topic.lateness))
+        frames.append(timed if at else with_window(timed, pipeline))
+    jvm: Any = spark.sparkContext._jvm
+    mode = jvm.org.apache.spark.sql.catalyst.streaming.InternalOutputModes
+    try:
+        out = flatten(pipeline.function(*frames), pipeline)
+        checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+        plan = out._jdf.queryExecution().analyzed()
+        checker.checkForStreaming(plan, mode.Append() if pipeline.append_only else mode.Update())
+    except TallyError:
+        raise
+    except Exception as error:
+        raise author_error(error, pipeline) from None
 
 
 @contextmanager

@@ -41,6 +41,7 @@ def start(
         .foreachBatch(apply)
     )
     pace = {"availableNow": True} if until_caught_up else {"processingTime": f"{settings().trigger_seconds} seconds"}
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", pipeline.name)
     return writer.trigger(**pace).start()
 
 

@@ -113,7 +113,7 @@ def verdict(signs: Signs) -> tuple[State, str, str]:
     waited = signs.progress_age if signs.progress_age is not None else age
     records = "unknown lag" if signs.lag is None else f"{signs.lag:,} records behind"
     if signs.wanted == "paused":
-        return "paused", signs.wanted_why or "paused by a person", "tally resume"
+        return "paused", signs.wanted_why or "paused by a person", "tally resume PIPELINE"
     if not signs.lives:
         why = (
             "no driver was ever started"
@@ -122,7 +122,8 @@ def verdict(signs: Signs) -> tuple[State, str, str]:
         )
         return "dead", why, f"the streams DAG starts it within a minute, or: tally stream; log: {signs.log}"
     if signs.stream.get("state") in ("failed", "data_lost"):
-        return "failed", said or "its query ended", f"mend the cause, then: tally restart; log: {signs.log}"
+        cure = "it is tried again by itself; once lost data is seen to: tally pause, then tally resume"
+        return "failed", said or "its query ended", f"{cure}; log: {signs.log}"
     if signs.silent is not None and signs.silent > launch.SILENCE_MS and age > launch.SILENCE_MS:
         return (
             "hung",
