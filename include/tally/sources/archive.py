@@ -86,15 +86,16 @@ def progress(topic: Topic) -> Ingest | None:
 
 
 def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
-    """Append all committed records that the archive lacks; exactly once by (topic id, seq) as Delta's transaction."""
+    """Append what the archive lacks of the records there are now; exactly once by (topic id, seq) as Delta's transaction."""
     with lock.table("archive", topic.name):
         identity = kafka.check_identity(topic.name)
         make_tables(spark, topic)
         done: list[Ingest] = []
+        ends = kafka.end_offsets(topic.name)  # what comes after this moment is the next run's: a live topic never ends
         last = progress(topic)
         repair(topic)
         while True:
-            plan = next_range(topic, last)
+            plan = next_range(topic, last, ends)
             if plan is None:
                 return done
             seq, ranges = plan
@@ -113,13 +114,12 @@ def repair(topic: Topic) -> None:
             record(from_words(topic, commit.words, commit.version))
 
 
-def next_range(topic: Topic, last: Ingest | None) -> tuple[int, Offsets] | None:
-    """What to append next: what quarantine already committed to, or all there is up to the limit; None when done."""
+def next_range(topic: Topic, last: Ingest | None, ends: dict[int, int]) -> tuple[int, Offsets] | None:
+    """What to append next: what quarantine already committed to, or what is left up to the ends and the limit; None when done."""
     seq = last.seq + 1 if last else 0
     begun = lake.newest(quarantine_path(topic), "quarantine")
     if begun is not None and begun.words["seq"] == seq:
         return seq, {int(p): (r[0], r[1]) for p, r in begun.words["ranges"].items()}
-    ends = kafka.end_offsets(topic.name)
     begins = {p: to for p, (_, to) in last.ranges.items()} if last else kafka.begin_offsets(topic.name)
     new = {p: begins.get(p, 0) for p in ends}
     waiting = sum(max(0, ends[p] - new[p]) for p in ends)
