@@ -91,7 +91,7 @@ def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
         identity = kafka.check_identity(topic.name)
         make_tables(spark, topic)
         done: list[Ingest] = []
-        ends = kafka.end_offsets(topic.name)  # what comes after this moment is the next run's: a live topic never ends
+        ends = kafka.end_offsets(topic.name)  # later records are the next run's: a live topic never ends
         last = progress(topic)
         repair(topic)
         while True:
@@ -115,7 +115,7 @@ def repair(topic: Topic) -> None:
 
 
 def next_range(topic: Topic, last: Ingest | None, ends: dict[int, int]) -> tuple[int, Offsets] | None:
-    """What to append next: what quarantine already committed to, or what is left up to the ends and the limit; None when done."""
+    """What to append next: what quarantine already committed to, or what is left up to the ends; None when done."""
     seq = last.seq + 1 if last else 0
     begun = lake.newest(quarantine_path(topic), "quarantine")
     if begun is not None and begun.words["seq"] == seq:
