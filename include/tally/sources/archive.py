@@ -86,8 +86,7 @@ def progress(topic: Topic) -> Ingest | None:
 
 
 def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
-        # Later records are the next run's: following a live topic would never end.
-    """Append what the archive lacks of the records there are now; exactly once by (topic id, seq) as Delta's transaction."""
+    """Append what the archive lacks of the records there are now; exactly once by (topic id, seq) in Delta's log."""
     with lock.table("archive", topic.name):
         identity = kafka.check_identity(topic.name)
         make_tables(spark, topic)
