@@ -76,7 +76,7 @@ def check_streaming(spark: SparkSession, pipeline: Pipeline) -> None:
         timed = frame.select(*topic.columns).withWatermark(topic.event_time, spark_interval(topic.lateness))
         frames.append(timed if at else with_window(timed, pipeline))
     jvm: Any = spark.sparkContext._jvm
-    mode = jvm.org.apache.spark.sql.catalyst.streaming.InternalOutputModes
+    mode = jvm.org.apache.spark.sql.streaming.OutputMode
     try:
         out = flatten(pipeline.function(*frames), pipeline)
         checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
