@@ -28,6 +28,7 @@ from tally.supervise import launch, lock
 
 REFRESH = 1.0
 MICRO_BATCH = "100000"  # records; the past comes at once, and smaller batches show the first window sooner
+PACE = "3"  # seconds between micro-batches; at 1 the four streams alone take most of a core from the batch
 BATCH_EVERY = "*/5 * * * *"  # a demo's viewer has minutes, not the hours that the default leaves between batches
 # Seconds for the streams DAG to have a driver running: one run of the scheduler, imports, and a JVM on two busy cores.
 DRIVER_PATIENCE = 240.0
@@ -50,6 +51,7 @@ class Demo:
     def __init__(self, show: Show, say: Callable[[str], None], *, live: bool) -> None:
         os.environ.setdefault("TALLY_BATCH_EVERY", BATCH_EVERY)
         os.environ.setdefault("TALLY_MAX_OFFSETS_PER_TRIGGER", MICRO_BATCH)
+        os.environ.setdefault("TALLY_TRIGGER_SECONDS", PACE)
         run = settings()
         for name in ("home", "catalog", "jars"):  # the parts run in other folders, and must mean the same
             os.environ[f"TALLY_{name.upper()}"] = str(getattr(run, name))
