@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pandas as pd
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -72,36 +73,47 @@ def skipped(cut: Cut, topic: str, begins: dict[int, int]) -> dict[int, list[tupl
     return found
 
 
-GAP, UNREAD, TWICE_HELD = -1, -2, -3
+GAP, UNREAD = -1, -2
 
 
 def batch_lookup(cut: Cut, topic: str) -> Callable[[Column, Column], Column]:
-    """A column function (partition, offset) -> `index` of its micro-batch (or GAP, UNREAD, TWICE_HELD), `late_at`."""
+    """A column function (partition, offset) -> `index` and `late_at` of the first micro-batch that held it.
+
+    The index is GAP or UNREAD where none did; `again` and `again_late_at` tell of a second one (or GAP).
+    """
     import numpy as np
 
     marks = np.array([batch.late_watermark for batch in cut.batches], dtype="int64")
     held = {
         p: tuple(np.array(column) for column in zip(*parts, strict=True)) for p, parts in intervals(cut, topic).items()
     }
-    twice = {p: doubled(parts) for p, parts in intervals(cut, topic).items()}
+    twice = {p: (parts, doubled(parts)) for p, parts in intervals(cut, topic).items()}
+
+    def marked(numbers: Any) -> Any:
+        late = pd.array(np.where(numbers >= 0, marks[np.maximum(numbers, 0)], 0), dtype="Int64")
+        late[numbers < 0] = pd.NA
+        return late
 
     def look_up(chunks: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.DataFrame]:
         for partitions, offsets in chunks:
-            out = np.full(len(offsets), UNREAD, dtype="int64")
+            out, again = np.full(len(offsets), UNREAD, dtype="int64"), np.full(len(offsets), GAP, dtype="int64")
             for partition, (starts, ends, numbers) in held.items():
                 mine = (partitions == partition).to_numpy()
                 at = offsets[mine].to_numpy()
                 before = np.maximum(np.searchsorted(starts, at, side="right") - 1, 0)
                 inside = (at >= starts[before]) & (at < ends[before])
                 found = np.where(inside, numbers[before], np.where(at >= ends.max(), UNREAD, GAP))
-                for start, end in twice[partition]:
-                    found = np.where((at >= start) & (at < end), TWICE_HELD, found)
-                out[mine] = found
-            late = pd.array(np.where(out >= 0, marks[np.maximum(out, 0)], 0), dtype="Int64")
-            late[out < 0] = pd.NA
-            yield pd.DataFrame({"index": out, "late_at": late})
+                second = np.full(len(at), GAP, dtype="int64")
+                parts, ranges = twice[partition]
+                for start, end in ranges:
+                    for place in np.flatnonzero((at >= start) & (at < end)):
+                        holders = sorted(number for a, b, number in parts if a <= at[place] < b)
+                        found[place], second[place] = holders[:2]
+                out[mine], again[mine] = found, second
+            told = {"index": out, "late_at": marked(out), "again": again, "again_late_at": marked(again)}
+            yield pd.DataFrame(told)
 
-    shape = "index bigint, late_at bigint"
+    shape = "index bigint, late_at bigint, again bigint, again_late_at bigint"
     # Spark reads the kind of function from evaluated hints, and this module's are text.
     look_up.__annotations__ = {"chunks": Iterator[tuple[pd.Series, pd.Series]], "return": Iterator[pd.DataFrame]}
     return F.pandas_udf(look_up, shape)  # type: ignore[no-any-return]
@@ -111,20 +123,31 @@ def with_fate(events: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
     """Archived events (duplicates among them) with `_batch_index`, `_late_at`, `_fate` `_counted` (by the batch).
 
     `_fate` knows nothing of windows: where the rule is the window's end, late is decided later, for each window.
+    An event that was read again has `_again_index` and `_again_late_at`; with an id, that changes nothing.
     """
     found = batch_lookup(cut, topic.name)(F.col("_partition"), F.col("_offset"))
     tagged = (
         events.withColumn("_found", found)
-        .withColumns({"_batch_index": F.col("_found.index"), "_late_at": F.col("_found.late_at")})
+        .withColumns(
+            {
+                "_batch_index": F.col("_found.index"),
+                "_late_at": F.col("_found.late_at"),
+                "_again_index": F.col("_found.again"),
+                "_again_late_at": F.col("_found.again_late_at"),
+            }
+        )
         .drop("_found")
     )
     time = F.unix_millis(topic.event_time)
-    late = (time <= F.col("_late_at")) if cut.late_rule == "event" else F.lit(False)
+    by_time = cut.late_rule == "event"
+    late = (time <= F.col("_late_at")) if by_time else F.lit(False)
+    in_time_again = (time > F.col("_again_late_at")) if by_time else F.lit(True)
+    twice = F.lit(False) if topic.unique else (F.col("_again_index") >= 0) & in_time_again
     fate = (
         F.when(F.col("_batch_index") == GAP, SKIPPED)
         .when(F.col("_batch_index") == UNREAD, IN_FLIGHT)
-        .when(F.col("_batch_index") == TWICE_HELD, TWICE)
         .when(late, LATE)
+        .when(twice, TWICE)
         .otherwise(ACCEPTED)
     )
     tagged = tagged.withColumn("_fate", fate)

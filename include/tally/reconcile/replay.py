@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from tally.batch.events import applied, archived, starting_in, within
 from tally.catalog.duration import millis
 from tally.catalog.ranges import Range, events_of, merge
-from tally.catalog.spec import Pipeline, Topic
+from tally.catalog.spec import Topic
 from tally.reconcile import fate
 from tally.reconcile.cut import Cut
 from tally.reconcile.filtered import with_filtered
@@ -44,7 +44,7 @@ def event_ranges(cut: Cut, ranges: Sequence[Range]) -> list[list[Range]]:
 def replayed(cut: Cut, frames: Sequence[DataFrame], ranges: Sequence[Range]) -> DataFrame:
     """The rows that the function gives for the events that the stream accepted, window by window."""
     pipeline = cut.pipeline
-    taken = [accepted(frame, pipeline) for frame in frames]
+    taken = [accepted(frame) for frame in frames]
     first = in_windows(taken[0], cut)
     others = [frame.select(*topic.columns) for frame, topic in zip(taken[1:], pipeline.reads[1:], strict=True)]
     bare = first.select(*pipeline.reads[0].columns, "window")
@@ -56,12 +56,11 @@ def restated(cut: Cut, frames: Sequence[DataFrame], ranges: Sequence[Range]) -> 
     return starting_in(applied(cut.pipeline, [frame.where("_counted") for frame in frames]), ranges)
 
 
-def accepted(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """The events that reached the stream's state; one that two micro-batches held is there twice without an id."""
+def accepted(frame: DataFrame) -> DataFrame:
+    """The events that reached the stream's state, once for each micro-batch that held them."""
     kept = frame.where(F.col("_fate").isin(fate.ACCEPTED, fate.TWICE))
-    if pipeline.reads[0].unique:
-        return kept
-    return kept.unionByName(frame.where(F.col("_fate") == fate.TWICE))
+    again = {"_batch_index": F.col("_again_index"), "_late_at": F.col("_again_late_at")}
+    return kept.unionByName(frame.where(F.col("_fate") == fate.TWICE).withColumns(again))
 
 
 def in_windows(events: DataFrame, cut: Cut) -> DataFrame:
@@ -90,7 +89,7 @@ def walked_events(events: DataFrame, cut: Cut) -> DataFrame:
     timed = events.withColumn("_time", F.unix_millis(topic.event_time))
     if cut.late_rule == "window":
         timed = timed.where(F.col("_time") + gap > F.col("_late_at"))
-    shape = "_partition int, _offset bigint, _start bigint, _end bigint, _split boolean"
+    shape = "_partition int, _offset bigint, _batch_index bigint, _start bigint, _end bigint, _split boolean"
 
     def follow(group: pd.DataFrame) -> pd.DataFrame:
         found = walk(group["_time"].tolist(), group["_batch_index"].tolist(), ends, gap)
@@ -98,6 +97,7 @@ def walked_events(events: DataFrame, cut: Cut) -> DataFrame:
             {
                 "_partition": group["_partition"].to_numpy(),
                 "_offset": group["_offset"].to_numpy(),
+                "_batch_index": group["_batch_index"].to_numpy(),
                 "_start": pd.array([w.session[0] if w.session else None for w in found], dtype="Int64"),
                 "_end": pd.array([w.session[1] if w.session else None for w in found], dtype="Int64"),
                 "_split": [w.split for w in found],
@@ -106,4 +106,4 @@ def walked_events(events: DataFrame, cut: Cut) -> DataFrame:
 
     places = timed.select(*pipeline.key, "_partition", "_offset", "_time", "_batch_index")
     walked = places.groupBy(*pipeline.key).applyInPandas(follow, shape)
-    return timed.join(walked, ["_partition", "_offset"])
+    return timed.join(walked, ["_partition", "_offset", "_batch_index"])

@@ -1,0 +1,182 @@
+"""Each thing that can go wrong with a number is done on purpose: it is found, named, and its window is held."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import oracle
+import pytest
+import world as worlds
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from world import World
+
+from tally.catalog.duration import from_millis, iso
+from tally.control import runs, seals
+from tally.reconcile.judge import STREAM_FAULTS
+from tally.speed import checkpoint
+
+NAME = "tumbling_u"
+Place = tuple[int, int, int]
+Harm = Callable[[DeltaTable, Any], None]
+
+
+@pytest.fixture(scope="module")
+def world(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A clean pipeline, both layers done, with late events and second copies in it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", "40")
+        made = worlds.make(tmp_path_factory.mktemp("control"), "control.", broker, patch, [NAME])
+        made.produce(worlds.story(7, 160, made.prefix, late=0.15) + worlds.flush(made.prefix))
+        made.stream()
+        made.batch(NAME)
+        yield made
+
+
+def told(world: World, name: str = NAME) -> tuple[oracle.Rows, oracle.Rows, dict[str, int]]:
+    """What the batch and the stream must hold, and the events between them by cause."""
+    shape, truth = worlds.shape_of(name), world.truth(name)
+    out = oracle.streamed(shape, truth, world.boundaries(name))
+    return oracle.batch_rows(shape, truth), out.rows, dict(oracle.causes(shape, truth, out))
+
+
+def places(world: World) -> dict[str, Place]:
+    """A window and key where both layers agree, and one where a late event lies between them."""
+    batch, stream, _ = told(world)
+    agreed = min(place for place, row in batch.items() if stream.get(place) == row and row[0] > 1)
+    late = min(place for place, row in batch.items() if place in stream and stream[place] != row)
+    return {"agreed": agreed, "late": late}
+
+
+def reconcile(world: World, name: str = NAME) -> dict[str, Any]:
+    """Compare as the tables now are, judge and seal."""
+    from tally.reconcile.judge import judge
+    from tally.reconcile.seal import seal
+
+    found = world.compare(name)
+    judged = judge(found["id"])
+    seal(found["id"])
+    return {**found, "verdict": judged.verdict}
+
+
+def states(world: World, name: str = NAME) -> dict[int, str]:
+    return {seal.slot_start: seal.state for seal in seals.read(name, world.pipeline(name).version)}
+
+
+def here(place: Place) -> Any:
+    start, _, key = place
+    return (F.unix_millis("window_start") == start) & (F.col("shop") == key)
+
+
+def adding(count: int, amount: float) -> Harm:
+    def act(table: DeltaTable, place: Place) -> None:
+        table.update(here(place), {"n": F.col("n") + count, "total": F.col("total") + amount})
+
+    return act
+
+
+def delete_row(table: DeltaTable, place: Place) -> None:
+    table.delete(here(place))
+
+
+def add_row(table: DeltaTable, place: Place) -> None:
+    rows: DataFrame = table.toDF().where(here(place)).limit(1).withColumn("shop", F.lit(99))
+    rows.write.format("delta").mode("append").save(table.detail().collect()[0]["location"])
+
+
+HARMS: dict[str, Harm] = {
+    "an event's part is gone": adding(-1, -25.0),
+    "an event counts twice": adding(1, 25.0),
+    "a value is off by a cent": adding(0, 0.01),
+    "a row is gone": delete_row,
+    "a row is there that nothing made": add_row,
+}
+
+
+def test_a_clean_run_raises_no_alarm(world: World) -> None:
+    batch, stream, causes = told(world)
+    found = reconcile(world)
+    assert (found["unexplained"], found["verdict"]) == (0, "reconciled")
+    assert found["events"] == causes and causes["late"] > 3
+    assert found["different"] == sum(batch.get(p) != stream.get(p) for p in batch.keys() | stream.keys())
+    # The far event that closes all others stands in a window of its own, still open.
+    last = max(start for start, _, _ in batch)
+    sealed = states(world)
+    assert set(sealed.values()) == {"sealed"}
+    assert {start for start, _, _ in batch} - set(sealed) == {last}
+
+
+@pytest.mark.parametrize(
+    ("harm", "where", "layer"),
+    [
+        *((harm, "agreed", "speed") for harm in HARMS),
+        ("an event's part is gone", "late", "speed"),
+        ("a value is off by a cent", "late", "speed"),
+        ("a value is off by a cent", "agreed", "batch"),
+        ("a value is off by a cent", "late", "batch"),
+    ],
+)
+def test_harm_is_found_unexplained_and_held(
+    world: World, spark: SparkSession, harm: str, where: str, layer: str
+) -> None:
+    place = places(world)[where]
+    table = DeltaTable.forPath(spark, world.path(layer, NAME))
+    before = table.history(1).collect()[0]["version"]
+    try:
+        HARMS[harm](table, place)
+        found = reconcile(world)
+    finally:
+        table.restoreToVersion(before)
+    assert (found["unexplained"], found["verdict"]) == (1, "held")
+    first = found["rows"][0]
+    assert first["cause"] == "unexplained" and first["window_start"] == iso(from_millis(place[0]))
+    assert states(world)[place[0]] == "held"
+    assert [state for slot, state in states(world).items() if slot != place[0] and state == "held"] == []
+
+
+def test_mended_it_reconciles_again(world: World) -> None:
+    assert reconcile(world)["verdict"] == "reconciled"
+    assert "held" not in states(world).values()
+
+
+def shifted(world: World, name: str, by: int) -> dict[str, int]:
+    """Move the end of the last micro-batch in the checkpoint's log; where the stream goes on from, per partition."""
+    pipeline = world.pipeline(name)
+    root = checkpoint.root(name, pipeline.version, 1)
+    path = Path(root, "offsets", str(checkpoint.newest_batch(root)))
+    *head, last = path.read_text().splitlines()
+    ends = json.loads(last)[pipeline.reads[0].name]
+    moved = {partition: offset + by for partition, offset in ends.items()}
+    path.write_text("\n".join([*head, json.dumps({pipeline.reads[0].name: moved})]))
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    return {partition: int(offset) for partition, offset in ends.items()}
+
+
+@pytest.mark.parametrize(("by", "cause"), [(3, "skipped"), (-3, "applied_twice")])
+def test_offsets_that_the_stream_skipped_or_applied_twice_are_named_and_counted(
+    spark: SparkSession, broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: int, cause: str
+) -> None:
+    name = "tumbling_p"
+    made = worlds.make(tmp_path, f"{cause}.", broker, monkeypatch, [name])
+    records = [r for r in worlds.story(5, 80, made.prefix, late=0, again=0) if r.topic == f"{made.prefix}orders"]
+    made.produce(records[:50])
+    made.stream()
+    ends = shifted(made, name, by)
+    made.produce(records[50:] + worlds.flush(made.prefix))
+    made.stream()
+    made.batch(name)
+    found = reconcile(made, name)
+    touched = [
+        event for event in made.truth(name)[0] if min(0, by) <= event.offset - ends[str(event.partition)] < max(0, by)
+    ]
+    assert found["events"].get(cause) == len(touched) > 0
+    assert found["unexplained"] == 0
+    shape = worlds.shape_of(name)
+    expected = {(w[0], e.key) for e in touched for w in shape.windows(e.time)}
+    named = {(row["window_start"], row["shop"]) for row in found["rows"] if cause in row["cause"].split("+")}
+    assert named == {(iso(from_millis(start)), key) for start, key in expected}
+    assert STREAM_FAULTS[cause] in {incident["cause"] for incident in runs.open_incidents(name)}
