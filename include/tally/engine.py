@@ -49,6 +49,8 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(run.home / "spark-warehouse"),
         # Delta: a small table's state fits one partition; 50 tasks a snapshot cost more than the batch.
         "spark.databricks.delta.snapshotPartitions": "1",
+        # A restatement of a range without events is a commit too: that the range was stated is what it says.
+        "spark.databricks.delta.skipRecordingEmptyCommits": "false",
         "spark.databricks.delta.properties.defaults.checkpointInterval": "50",
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
         # Queries of one driver take turns task by task: first in, first out would let a heavy one starve the others.

@@ -1,0 +1,79 @@
+"""Stating windows again gives the same table, in any order, pieces and number; late events are taken in."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import oracle
+import pytest
+import world as worlds
+from pyspark.sql import SparkSession
+from world import MINUTE, T0
+
+from tally.batch import restate
+from tally.batch.report import batch
+from tally.catalog.duration import from_millis, iso
+from tally.catalog.ranges import contains
+from tally.reconcile.digest import Digest, digests
+
+NAMES = ["hopping_u", "session_p", "join_p"]
+SPAN = range(T0 - 70 * MINUTE, T0 + 80 * MINUTE, 25 * MINUTE + 7000)  # edges that fall on no window's
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory):
+    with pytest.MonkeyPatch.context() as patch:
+        world = worlds.make(tmp_path_factory.mktemp("restating"), "restating.", broker, patch, NAMES)
+        records = worlds.story(21, 120, world.prefix)
+        world.produce(records[: len(records) // 2])
+        yield world, records[len(records) // 2 :]
+
+
+def content(spark: SparkSession, path: str, pipeline) -> dict[int, Digest]:
+    return digests(spark.read.format("delta").load(path).drop("_date"), pipeline)
+
+
+def text(at: int) -> str:
+    return iso(from_millis(at))
+
+
+def test_events_that_come_later_are_taken_in_without_being_asked_for(made) -> None:
+    """Only the newest interval is asked for; what late events touched before it is restated with it."""
+    world, later = made
+    for name in NAMES:
+        assert world.batch(name) == oracle.batch_rows(worlds.shape_of(name), world.truth(name))
+    world.produce(later)
+    newest = max(event.time for event in world.truth(NAMES[0])[0])
+    for name in NAMES:
+        batch(name, text(newest - MINUTE), text(newest + 10 * MINUTE))
+        assert world.table("batch", name) == oracle.batch_rows(worlds.shape_of(name), world.truth(name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_in_pieces_in_any_order_and_twice(
+    made, spark: SparkSession, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, _ = made
+    whole = content(spark, world.path("batch", name), world.pipeline(name))
+    pieces = [(start, start + SPAN.step) for start in SPAN]
+    random.Random(name).shuffle(pieces)
+    for start, end in pieces[:2]:
+        batch(name, text(start), text(end), only=True)
+    assert content(spark, world.path("batch", name), world.pipeline(name)) == whole, "pieces of it again"
+    monkeypatch.setenv("TALLY_HOME", str(tmp_path))
+    for start, end in [*pieces, pieces[0]]:
+        batch(name, text(start), text(end), only=True)
+    assert content(spark, world.path("batch", name), world.pipeline(name)) == whole, "made of pieces from nothing"
+
+
+def test_a_range_without_events_is_stated_too(made) -> None:
+    """Else a quiet hour could never be reconciled: nobody would know that the batch has looked at it."""
+    world, _ = made
+    name = NAMES[0]
+    start, end = T0 + 600 * MINUTE, T0 + 660 * MINUTE
+    before = world.table("batch", name)
+    batch(name, text(start), text(end))
+    stated = restate.newest(world.pipeline(name))
+    assert stated is not None and contains(stated.covered, (start, end))
+    assert world.table("batch", name) == before
