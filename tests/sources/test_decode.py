@@ -1,0 +1,183 @@
+"""Any bytes give a row or a reason, and in a stream the same as in a batch."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from tally import topic
+from tally.sources.decode import decode
+
+TAKEN_AT = datetime(2026, 11, 18, 10, 0, tzinfo=UTC)
+MS = int(TAKEN_AT.timestamp() * 1000)
+GOOD: dict[str, Any] = {"id": 1, "zone": 2, "fare": 10.5, "note": "x", "cost": 1.25, "paid": True, "at": MS, "seen": MS}
+RIDES = topic(
+    "rides",
+    schema="""
+        id BIGINT, zone INT, fare DOUBLE, note STRING, cost DECIMAL(10,2), paid BOOLEAN, at TIMESTAMP, seen TIMESTAMP
+    """,
+    event_time="at",
+    lateness="10 minutes",
+    unique="id",
+)
+
+
+def wire(**changed: Any) -> bytes:
+    return json.dumps({**GOOD, **changed}).encode()
+
+
+def without(*names: str) -> bytes:
+    return json.dumps({k: v for k, v in GOOD.items() if k not in names}).encode()
+
+
+REFUSED: dict[str, tuple[bytes | None, str]] = {
+    "null": (None, "empty"),
+    "no bytes": (b"", "empty"),
+    "blanks": (b"  \n", "empty"),
+    "no JSON": (b"hello", "not_json"),
+    "cut short": (wire()[:-5], "not_json"),
+    "cut in a string": (b'{"id":1,"note":"x', "not_json"),
+    "garbage behind": (wire() + b" x", "not_one_object"),
+    "garbage before": (b"x" + wire(), "not_json"),
+    "bad UTF-8 in a value": (b'{"id":1,"at":%d,"note":"\xff\xfe"}' % MS, "not_utf8"),
+    "bad UTF-8 at the end": (wire() + b"\xc3", "not_utf8"),
+    "two objects": (wire() + wire(), "not_one_object"),
+    "two objects, comma": (wire() + b"," + wire(id=2), "not_one_object"),
+    "two objects, line break": (wire() + b"\n" + wire(id=2), "not_one_object"),
+    "comma behind": (wire() + b",", "not_one_object"),
+    "a way out of the array": (wire() + b'],"x":[1', "not_one_object"),
+    "another way out": (wire() + b'],"r":[' + wire(), "not_one_object"),
+    "an array": (b"[" + wire() + b"]", "not_one_object"),
+    "an array of numbers": (b"[1]", "not_one_object"),
+    "a number": (b"5", "not_one_object"),
+    "a text": (b'"x"', "not_one_object"),
+    "null as JSON": (b"null", "not_one_object"),
+    "text for a double": (wire(fare="twelve"), "wrong_type"),
+    "a number as text": (wire(id="7"), "wrong_type"),
+    "a fraction for an integer": (wire(zone=7.5), "wrong_type"),
+    "too large for INT": (wire(zone=99999999999), "wrong_type"),
+    "too large for BIGINT": (wire(id=10**20), "wrong_type"),
+    "too large for DECIMAL": (wire(cost=123456789012.5), "wrong_type"),
+    "NaN": (b'{"id":1,"at":%d,"fare":NaN}' % MS, "not_json"),
+    "Infinity": (b'{"id":1,"at":%d,"fare":Infinity}' % MS, "not_json"),
+    "NaN as text": (wire(fare="NaN"), "wrong_type"),
+    "a number for a boolean": (wire(paid=1), "wrong_type"),
+    "an object for a number": (wire(zone={"a": 1}), "wrong_type"),
+    "an object for a time": (wire(at={"a": 1}), "wrong_type"),
+    "an array for a time": (wire(at=[MS]), "wrong_type"),
+    "a boolean for a time": (wire(at=True), "wrong_type"),
+    "no time": (without("at"), "no_time"),
+    "a null time": (wire(at=None), "no_time"),
+    "another case": (without("at")[:-1] + b',"At":%d}' % MS, "no_time"),
+    "words for a time": (wire(at="yesterday"), "wrong_type"),
+    "an empty time": (wire(at=""), "wrong_type"),
+    "a date only": (wire(at="2026-11-18"), "wrong_type"),
+    "a 13th month": (wire(at="2026-13-01T00:00:00Z"), "wrong_type"),
+    "seconds": (wire(at=MS // 1000), "time_unit"),
+    "microseconds": (wire(at=MS * 1000), "time_unit"),
+    "nanoseconds": (wire(at=MS * 1_000_000), "time_unit"),
+    "the largest BIGINT": (wire(at=2**63 - 1), "time_unit"),
+    "the least BIGINT": (wire(at=-(2**63)), "time_unit"),
+    "larger than a BIGINT": (wire(at=2**63), "wrong_type"),
+    "zero": (wire(at=0), "time_unit"),
+    "negative": (wire(at=-MS // 1000), "time_unit"),
+    "seconds in another time": (wire(seen=MS // 1000), "time_unit"),
+    "a year before Christ": (wire(at="-9999-01-01T00:00:00Z"), "wrong_type"),
+    "year 1": (wire(at="0001-01-01T00:00:00Z"), "wrong_type"),
+    "a year of five digits": (wire(seen="+12345-01-01T00:00:00Z"), "wrong_type"),
+    "words in another time": (wire(seen="soon"), "wrong_type"),
+    "2036": (wire(at=MS + 10 * 365 * 86_400_000), "future"),
+    "2036 as text": (wire(at="2036-11-18T10:00:00Z"), "future"),
+    "just past the skew": (wire(at=MS + 300_001), "future"),
+    "no id": (without("id"), "no_id"),
+    "a null id": (wire(id=None), "no_id"),
+    "another case of the id": (without("id")[:-1] + b',"ID":1}', "no_id"),
+    "an array as deep as the sea": (b'{"id":1,"at":%d,"x":' % MS + b"[" * 100_000 + b"]" * 100_000 + b"}", "not_json"),
+    "objects as deep as the sea": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "not_json"),
+}
+TAKEN: dict[str, tuple[bytes, dict[str, Any]]] = {
+    "milliseconds": (wire(), {}),
+    "blanks around": (b"  " + wire() + b"\n", {}),
+    "just within the skew": (wire(at=MS + 300_000), {"at": "2026-11-18 10:05:00"}),
+    "ISO, Z": (wire(at="2026-11-18T09:59:00Z"), {"at": "2026-11-18 09:59:00"}),
+    "ISO, no zone": (wire(at="2026-11-18 09:59:00.123"), {"at": "2026-11-18 09:59:00.123"}),
+    "ISO, an hour east": (wire(at="2026-11-18T10:59:00+01:00"), {"at": "2026-11-18 09:59:00"}),
+    "milliseconds as text": (wire(at=str(MS)), {"at": "2026-11-18 10:00:00"}),
+    "more columns than declared": (wire(more={"x": [1, {"y": "}],"}]}), {}),
+    "brackets in a text": (wire(note='}],"r":[{'), {"note": '}],"r":[{'}),
+    "braces in a text": (wire(note="}{"), {"note": "}{"}),
+    "an object in a text column": (b'{"id":1,"at":%d,"note":{"a":1}}' % MS, {"note": '{"a":1}', "fare": None}),
+    "a column missing": (without("fare", "zone"), {"fare": None, "zone": None}),
+    "a null column": (wire(fare=None), {"fare": None}),
+    "an integer for a double": (wire(fare=10), {"fare": 10.0}),
+    "letters of the world": (wire(note="Zürich 東京 🚕"), {"note": "Zürich 東京 🚕"}),
+    "escaped letters": (b'{"id":1,"at":%d,"note":"\\u00fc\\ud83d\\ude95"}' % MS, {"note": "ü🚕"}),
+    "a long time ago": (wire(at="1999-12-31T23:59:59Z"), {"at": "1999-12-31 23:59:59"}),
+}  # fmt: skip
+CASES = {name: case[0] for name, case in [*REFUSED.items(), *TAKEN.items()]}
+assert len(CASES) == len(REFUSED) + len(TAKEN)
+SHAPE = "partition int, offset long, timestamp timestamp, value binary"
+
+
+def readable(rows: DataFrame) -> DataFrame:
+    times = {name: F.col(name).cast("string") for name in ("at", "seen")}
+    return rows.withColumns(times).drop("_raw", "_broker_time").orderBy("_offset")
+
+
+@pytest.fixture(scope="module")
+def raw(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame([(3, at, TAKEN_AT, record) for at, record in enumerate(CASES.values())], SHAPE)
+
+
+@pytest.fixture(scope="module")
+def decoded(raw: DataFrame) -> dict[str, Row]:
+    rows = readable(decode(raw, RIDES)).collect()
+    assert [row["_offset"] for row in rows] == list(range(len(CASES))), "each record gives one row"
+    return dict(zip(CASES, rows, strict=True))
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_record_is_refused_with_its_reason(decoded: dict[str, Row], name: str) -> None:
+    assert decoded[name]["_reason"] == REFUSED[name][1]
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_record_is_taken_as_it_is_meant(decoded: dict[str, Row], name: str) -> None:
+    row = decoded[name]
+    assert row["_reason"] is None
+    assert row["at"] is not None and row["id"] == 1
+    for column, value in TAKEN[name][1].items():
+        assert row[column] == value
+
+
+def test_a_stream_gives_the_same(spark: SparkSession, raw: DataFrame, decoded: dict[str, Row], tmp_path: Path) -> None:
+    table = str(tmp_path / "raw")
+    raw.write.format("delta").save(table)
+    found: list[Row] = []
+    stream = decode(spark.readStream.format("delta").load(table), RIDES)
+    writer = stream.writeStream.foreachBatch(lambda rows, _: found.extend(readable(rows).collect()))
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    assert found == list(decoded.values())
+
+
+def test_columns_that_must_be_there(spark: SparkSession) -> None:
+    strict = topic("t", schema="id BIGINT, zone INT NOT NULL, at TIMESTAMP", event_time="at", lateness="1 minute")
+    records = [wire(), without("zone"), wire(zone=None), without("id")]
+    raw = spark.createDataFrame([(0, at, TAKEN_AT, record) for at, record in enumerate(records)], SHAPE)
+    rows = decode(raw, strict).orderBy("_offset").collect()
+    assert [row["_reason"] for row in rows] == [None, "missing:zone", "missing:zone", None]
+
+
+def test_the_same_record_means_the_same_whenever_it_is_read(spark: SparkSession) -> None:
+    """The broker's time stands for the clock: a replay years later refuses the same records."""
+    long_ago = datetime(2019, 1, 1, tzinfo=UTC)
+    raw = spark.createDataFrame([(0, 0, long_ago, wire()), (0, 1, TAKEN_AT, wire())], SHAPE)
+    rows = decode(raw, RIDES).orderBy("_offset").collect()
+    assert [row["_reason"] for row in rows] == ["future", None]
