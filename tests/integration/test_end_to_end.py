@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from deltalake import DeltaTable
 from tally.catalog.duration import iso, parse_instant, to_millis
 from tally.catalog.load import load
 from tally.demo.truth import read_truth
+from tally.embedded.broker_files import free_port
 from tally.settings import REPO, settings
 
 PIPELINE = "vendor_trips"
@@ -32,9 +34,24 @@ print("states:", json.dumps({ti.task_id: str(ti.state) for ti in run.get_task_in
 
 
 @pytest.fixture(scope="module")
-def airflow(home: Path) -> dict[str, str]:
+def own(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A home with a broker of its own: the truth is of all rides that were ever sent, and other tests send some too."""
+    folder = tmp_path_factory.mktemp("end-to-end")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TALLY_HOME", str(folder))
+        patch.setenv("TALLY_KAFKA_PORT", str(free_port()))
+        patch.setenv("TALLY_KAFKA_HEAP", "256m")
+        try:
+            tally("up")
+            yield folder
+        finally:
+            tally("down")
+
+
+@pytest.fixture(scope="module")
+def airflow(own: Path) -> dict[str, str]:
     """The environment of an Airflow with a database of its own, migrated."""
-    folder = home / "airflow-of-test"
+    folder = own / "airflow-of-test"
     env = {
         **os.environ,
         "AIRFLOW_HOME": str(folder),
@@ -97,7 +114,7 @@ def change(row: dict[str, Any], by: float) -> None:
 
 
 @pytest.mark.timeout(1500)
-def test_from_kafka_to_sealed_windows(home: Path, broker: str, airflow: dict[str, str]) -> None:
+def test_from_kafka_to_sealed_windows(own: Path, airflow: dict[str, str]) -> None:
     """Two rounds of rides with late, double and bad ones; a wrong number is held, and sealed when it is mended."""
     start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=4)
     for part in range(2):
@@ -109,7 +126,7 @@ def test_from_kafka_to_sealed_windows(home: Path, broker: str, airflow: dict[str
 
     states, log = run_dag(airflow, f"batch__{PIPELINE}")
     assert set(states.values()) == {"success"}, log[-3000:]
-    expected = truth_windows(home)
+    expected = truth_windows(own)
     batch = rows("batch")
     assert {key: (row["trips"], round(row["takings"], 2)) for key, row in batch.items()} == expected
 
@@ -135,7 +152,7 @@ def test_from_kafka_to_sealed_windows(home: Path, broker: str, airflow: dict[str
         "reconcile", PIPELINE, "--from", iso(start - timedelta(hours=1)), "--to", iso(start + timedelta(hours=2))
     )
     assert (found["verdict"], found["unexplained"]) == ("reconciled", 0)
-    classes = [sent.kind for sent in read_truth(home / "truth" / "rides.csv")]
+    classes = [sent.kind for sent in read_truth(own / "truth" / "rides.csv")]
     assert found["ingest"]["rides"]["archived"] == sum(not kind.startswith("bad") for kind in classes)
     assert sum(found["ingest"]["rides"]["quarantined"].values()) == sum(kind.startswith("bad") for kind in classes)
     assert 0 < found["events"]["late"] <= classes.count("late")
