@@ -125,7 +125,9 @@ def oracle(case: Case, from_ms: int | None, to_ms: int | None, layer: str) -> li
         return None
 
     def stream_state(row: Row) -> str:
-        return "closed" if case.watermark >= row["window_end"] else "open"
+        # An event may still join a session until the watermark is a whole gap past its end.
+        wait = case.pipeline.window.size // timedelta(milliseconds=1) if case.pipeline.window.kind == "session" else 0
+        return "closed" if case.watermark >= row["window_end"] + wait else "open"
 
     newest = [r for r in case.speed if not any(same(r, o) and o["_batch"] > r["_batch"] for o in case.speed)]
     newest = [{name: value for name, value in row.items() if name != "_batch"} for row in newest]
