@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tally.errors import TallyError
@@ -19,6 +20,10 @@ STREAMING = "org.apache.spark.sql.execution.streaming"
 JAVA_OPTIONS = (
     # Two cores: the parallel collector pauses less than G1 costs; 1 GiB heaps are small.
     "-XX:+UseParallelGC",
+    # The default where both compilers run; with one alone it would be 48 MB, and code be thrown out and made again.
+    "-XX:ReservedCodeCacheSize=240m",
+    # A stream that is stopped matches a regular expression against its whole stack trace: 1 MB overflows.
+    "-Xss4m",
     "-Duser.timezone=UTC",
     "-Dio.netty.tryReflectionSetAccessible=true",
     # Errors only, from the first line on: Spark's own level applies only once a session is there.
@@ -34,9 +39,9 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
     if not jars:
         raise TallyError(f"no Spark jars in {run.jars / 'spark'}", field="TALLY_JARS", cure="make setup")
     conf = {
-        "spark.jars": ",".join(map(str, jars)),
+        **libraries(run, jars),
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": " ".join(JAVA_OPTIONS),
+        "spark.driver.extraJavaOptions": " ".join([*JAVA_OPTIONS, *shared_classes(run), *run.java_options.split()]),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -46,6 +51,7 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
         # Parquet's INT96 has no statistics: with microseconds, files are skipped by window and event time.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.python.daemon.module": "tally.worker",
         "spark.sql.warehouse.dir": str(run.home / "spark-warehouse"),
         # Delta: a small table's state fits one partition; 50 tasks a snapshot cost more than the batch.
         "spark.databricks.delta.snapshotPartitions": "1",
@@ -53,6 +59,8 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
         "spark.databricks.delta.skipRecordingEmptyCommits": "false",
         "spark.databricks.delta.properties.defaults.checkpointInterval": "50",
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
+        # The default of 100 is less than four streams use: each micro-batch would compile its code anew (5 s, not 2).
+        "spark.sql.codegen.cache.maxEntries": "5000",
         # Queries of one driver take turns task by task: first in, first out would let a heavy one starve the others.
         "spark.scheduler.mode": "FAIR",
         "spark.sql.streaming.stateStore.providerClass": f"{STREAMING}.state.HDFSBackedStateStoreProvider",
@@ -62,12 +70,31 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
     if run.spark_master.startswith("local"):
         conf["spark.driver.host"] = "127.0.0.1"
         conf["spark.driver.bindAddress"] = "127.0.0.1"
+        # Nothing to adapt on two partitions, and each of its stages is planned and compiled again.
+        conf["spark.sql.adaptive.enabled"] = "false"
     if "://" not in run.checkpoint_root:
         # Create-if-absent becomes check-then-rename: 70 -> 19 ms a batch, safe only under our single-writer lock.
         conf["spark.sql.streaming.checkpointFileManagerClass"] = (
             f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
         )
     return conf
+
+
+def libraries(run: Settings, jars: Sequence[Path]) -> dict[str, str]:
+    """Delta and Kafka: on the class path where all runs in one JVM (its class archive holds them), else sent along."""
+    if run.spark_master.startswith("local"):
+        return {"spark.driver.extraClassPath": os.pathsep.join(map(str, jars))}
+    return {"spark.jars": ",".join(map(str, jars))}
+
+
+def shared_classes(run: Settings) -> list[str]:
+    """Use the archive of parsed classes that `make setup` made; one that does not fit is passed over in silence."""
+    archive = class_archive(run)
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:class+path=off"] if archive.exists() else []
+
+
+def class_archive(run: Settings) -> Path:
+    return run.jars / "spark.jsa"
 
 
 def session(app: str, *, memory: str | None = None, extra: Mapping[str, str] | None = None) -> SparkSession:

@@ -35,6 +35,7 @@ class Settings(BaseSettings):
     spark_master: str = Field("local[2]", description="Spark's master.")
     spark_memory: str = Field("1g", description="Driver memory of a batch or reconcile job.")
     stream_memory: str = Field("1536m", description="Driver memory of a stream driver.")
+    java_options: str = Field("", description="More options for Spark's JVMs, separated by spaces.")
     shuffle_partitions: int = Field(2, description="Pinned into a stream's checkpoint by its first batch.")
     trigger_seconds: float = Field(1.0, description="Pace of micro-batches.")
     max_offsets_per_trigger: int = Field(500_000, description="Most records one micro-batch takes.")

@@ -27,8 +27,10 @@ from tally.settings import settings
 from tally.supervise import launch, lock
 
 REFRESH = 1.0
+LOOK_EVERY = 2.0  # seconds between looks at the lake and the broker; each costs a tenth of a second of a core
 MICRO_BATCH = "100000"  # records; the past comes at once, and smaller batches show the first window sooner
-PACE = "3"  # seconds between micro-batches; at 1 the four streams alone take most of a core from the batch
+PACE = "5"  # seconds between micro-batches; at 1 the four streams alone take most of a core from the batch
+JAVA = "-XX:TieredStopAtLevel=1"  # a demo's JVMs live for minutes: the second compiler costs them more than it gives
 BATCH_EVERY = "*/5 * * * *"  # a demo's viewer has minutes, not the hours that the default leaves between batches
 # Seconds for the streams DAG to have a driver running: one run of the scheduler, imports, and a JVM on two busy cores.
 DRIVER_PATIENCE = 240.0
@@ -52,6 +54,7 @@ class Demo:
         os.environ.setdefault("TALLY_BATCH_EVERY", BATCH_EVERY)
         os.environ.setdefault("TALLY_MAX_OFFSETS_PER_TRIGGER", MICRO_BATCH)
         os.environ.setdefault("TALLY_TRIGGER_SECONDS", PACE)
+        os.environ.setdefault("TALLY_JAVA_OPTIONS", JAVA)
         run = settings()
         for name in ("home", "catalog", "jars"):  # the parts run in other folders, and must mean the same
             os.environ[f"TALLY_{name.upper()}"] = str(getattr(run, name))
@@ -155,7 +158,7 @@ class Demo:
                 self.watch.look()
             except Exception as error:  # a screen that cannot look now looks again; it must not end the demo
                 self.watch.seen.trouble = str(error).splitlines()[0] if str(error) else type(error).__name__
-            self.stopping.wait(REFRESH)
+            self.stopping.wait(LOOK_EVERY)
 
     def take_down(self, worker: threading.Thread) -> None:
         """Stop part after part until nothing is left; Ctrl-C cannot cut it short."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -124,13 +125,18 @@ def _jars(conf: Settings) -> Iterator[Finding]:
 def _ports(conf: Settings) -> Iterator[Finding]:
     if not conf.kafka:
         yield _broker_port(conf)
-    ours = process.find(conf.home / "run" / "airflow.json")
-    busy = not is_free(conf.airflow_port) and not ours
-    yield Finding(
+    yield _airflow_port(conf)
+
+
+def _airflow_port(conf: Settings) -> Finding:
+    chosen = "TALLY_AIRFLOW_PORT" in os.environ
+    busy = not is_free(conf.airflow_port) and not process.find(conf.home / "run" / "airflow.json")
+    found = f"{conf.airflow_port} {'is in use by something else' if busy else 'is free or ours'}"
+    return Finding(
         name="Airflow's port",
-        ok=not busy,
-        found=f"{conf.airflow_port} {'is in use by something else' if busy else 'is free or ours'}",
-        cure=f"stop what listens on {conf.airflow_port}, or set TALLY_AIRFLOW_PORT",
+        ok=not (busy and chosen),
+        found=found if chosen or not busy else f"{found}; a free one will be taken",
+        cure=f"stop what listens on {conf.airflow_port}, set another TALLY_AIRFLOW_PORT, or unset it",
     )
 
 

@@ -130,7 +130,20 @@ jars() {
     echo "$jars_wanted" >.jars/.done
 }
 
+classes() { # not needed, but every job starts sooner with it
+    local wanted
+    wanted=$(printf '%s\n' "$venv_wanted" "$jars_wanted" "$(java_version)" | cksum)
+    if [ "$(cat .jars/.classes 2>/dev/null)" = "$wanted" ]; then return; fi
+    say "class archive of Spark's JVM to .jars/spark.jsa"
+    .venv/bin/python -m tally.embedded.classes >/dev/null 2>.jars/classes.log ||
+        say "no class archive (.jars/classes.log says why); Spark's jobs start some seconds later"
+    echo "$wanted" >.jars/.classes
+}
+
+java_version() { "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1; } # an archive is of one Java only
+
 system
 packages
 jars
+classes
 say "ready"

@@ -18,6 +18,7 @@ from tally.catalog.duration import millis
 from tally.catalog.ranges import merge, without
 from tally.catalog.spec import Pipeline, Topic
 from tally.reconcile.cut import Cut
+from tally.reconcile.groups import follow_groups
 from tally.sources.frames import losers
 from tally.speed.check import check
 
@@ -169,7 +170,6 @@ def with_stream_duplicates(tagged: DataFrame, topic: Topic, cut: Cut) -> DataFra
 
     def keep_first(group: pd.DataFrame) -> pd.DataFrame:
         """Follow the state of one id: its first copy holds it until the watermark passes its time + lateness."""
-        group = group.sort_values(["_batch_index", "_partition", "_offset"])  # the order in which Spark met them
         again, free_from = [], -1
         for index, time in zip(group["_batch_index"], group["_time"], strict=True):
             again.append(index < free_from)
@@ -180,7 +180,8 @@ def with_stream_duplicates(tagged: DataFrame, topic: Topic, cut: Cut) -> DataFra
     wanted = several.select(
         topic.unique, "_partition", "_offset", "_batch_index", F.unix_millis(topic.event_time).alias("_time")
     )
-    again = wanted.groupBy(topic.unique).applyInPandas(keep_first, shape).where("_again")
+    met = ["_batch_index", "_partition", "_offset"]  # the order in which Spark met them
+    again = follow_groups(wanted, [topic.unique], met, keep_first, shape).where("_again")
     joined = tagged.join(again, ["_partition", "_offset"], "left")
     fate = F.when(F.col("_again"), DUPLICATE).otherwise(F.col("_fate"))
     return joined.withColumn("_fate", fate).drop("_again")

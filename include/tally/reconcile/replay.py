@@ -15,6 +15,7 @@ from tally.catalog.spec import Topic
 from tally.reconcile import fate
 from tally.reconcile.cut import Cut
 from tally.reconcile.filtered import with_filtered
+from tally.reconcile.groups import follow_groups
 from tally.reconcile.walk import walk
 from tally.sources.frames import flatten, with_window
 
@@ -105,5 +106,5 @@ def walked_events(events: DataFrame, cut: Cut) -> DataFrame:
         )
 
     places = timed.select(*pipeline.key, "_partition", "_offset", "_time", "_batch_index")
-    walked = places.groupBy(*pipeline.key).applyInPandas(follow, shape)
+    walked = follow_groups(places, pipeline.key, ["_batch_index", "_time"], follow, shape)
     return timed.join(walked, ["_partition", "_offset", "_batch_index"])

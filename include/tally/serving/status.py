@@ -69,5 +69,5 @@ def explained(pipeline: Pipeline) -> int:
         int(count)
         for summary in newest.values()
         for cause, count in summary.get("events", {}).items()
-        if cause != "unexplained"
+        if cause not in ("unexplained", "in_flight")
     )

@@ -11,6 +11,7 @@ from tally import lake
 from tally.catalog.spec import Pipeline
 from tally.control import ledger
 from tally.control.store import now_ms
+from tally.errors import AnswerIsNo
 from tally.failpoints import failpoint
 from tally.settings import settings
 from tally.sources.frames import partition_date
@@ -46,9 +47,19 @@ def order(generation: int, batch: int) -> int:
 
 
 def write(rows: DataFrame, batch: int, pipeline: Pipeline, generation: int) -> ledger.MicroBatch:
-    """Append a micro-batch's rows; idempotent by (pipeline, version, generation, batch) as Delta's transaction."""
+    """Append a micro-batch's rows; one that the table already holds changes nothing.
+
+    The ledger's newest entry tells which that is: one writer, and each of its commits is in the ledger before the next.
+    """
     spark = rows.sparkSession
     before = ledger.newest(pipeline.name, pipeline.version)  # complete: it is repaired before a query starts
+    if before is not None and before.generation == generation and before.batch > batch:
+        raise AnswerIsNo(
+            f"the checkpoint is at micro-batch {batch}, the table already at {before.batch}",
+            pipeline=pipeline.name,
+            field="checkpoint",
+            cure="put back the newest checkpoint: an older copy would write older values over newer ones",
+        )
     if before is not None and (before.generation, before.batch) == (generation, batch):
         # Killed after this batch's commit, before Spark's own: Spark runs it again and wants its state made, and its
         # watermark moved, by the very same rows. Delta would skip the write, and with it the rows.
@@ -62,8 +73,6 @@ def write(rows: DataFrame, batch: int, pipeline: Pipeline, generation: int) -> l
         rows.withColumns({"_batch": F.lit(order(generation, batch)).cast("bigint"), "_date": partition_date()})
         .write.format("delta")
         .mode("append")
-        .option("txnAppId", f"{pipeline.name}/{pipeline.version}/g{generation}")
-        .option("txnVersion", batch)
         .option("userMetadata", words)
         .save(path(pipeline))
     )

@@ -30,6 +30,8 @@ from tally.supervise import launch, lock
 BEAT_SECONDS = 2.0
 # A topic's identity costs one request; a recreated topic is told within so many seconds.
 IDENTITY_SECONDS = 15.0
+# Who stops a stream waits so long for each running micro-batch; the launcher kills it later than that.
+LAST_BATCH_SECONDS = 5.0
 FIRST_BACKOFF, MOST_BACKOFF = 2.0, 60.0
 
 
@@ -206,9 +208,14 @@ class Driver:
             pass  # Kafka does not answer: the query itself waits for it
 
     def let_go(self, hosted: Hosted) -> None:
-        """Stop a query between two micro-batches; what was planned is replayed when it starts again."""
+        """Stop a query, between two micro-batches where one ends in time; else what was planned is replayed."""
         if hosted.query is not None:
+            deadline = time.monotonic() + LAST_BATCH_SECONDS
             with suppress(Exception):
+                while hosted.query.isActive and hosted.query.status["isTriggerActive"]:
+                    if time.monotonic() > deadline:
+                        break
+                    time.sleep(0.02)
                 hosted.query.stop()
             hosted.query = None
             streams.show(hosted.pipeline.name, state="stopped", reason="")

@@ -1,0 +1,62 @@
+"""A micro-batch that the table already holds writes nothing; one that is older than the table is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from tally.control import ledger
+from tally.control.ledger import MicroBatch
+from tally.errors import AnswerIsNo
+from tally.speed import commit
+
+HELD = MicroBatch(
+    pipeline="p", version="v1", generation=2, batch=7, ranges={}, late_watermark=0, watermark=0, rows=1,
+    delta_version=9, committed_at=0,
+)  # fmt: skip
+
+
+@dataclass
+class Named:
+    name: str = "p"
+    version: str = "v1"
+
+
+class Rows:
+    """Stands for a frame: tells what is written where."""
+
+    sparkSession = None
+
+    def __init__(self) -> None:
+        self.write = self
+        self.saved: list[str] = []
+
+    def format(self, name: str) -> Rows:
+        self.saved.append(name)
+        return self
+
+    def mode(self, _: str) -> Rows:
+        return self
+
+    def save(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def table_at_seven(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "newest", lambda *_: HELD)
+
+
+def test_the_newest_batch_again_is_run_into_nothing() -> None:
+    rows = Rows()
+    assert commit.write(rows, 7, Named(), 2) is HELD  # type: ignore[arg-type]
+    assert rows.saved == ["noop"]
+
+
+def test_an_older_batch_is_refused_and_says_what_to_put_back() -> None:
+    rows = Rows()
+    with pytest.raises(AnswerIsNo, match="micro-batch 5, the table already at 7") as refused:
+        commit.write(rows, 5, Named(), 2)  # type: ignore[arg-type]
+    assert "newest checkpoint" in (refused.value.cure or "")
+    assert rows.saved == []
