@@ -18,7 +18,7 @@ from tally.embedded.broker_files import free_port
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A TALLY_HOME that nothing outside this session has a hand in; every other TALLY_* setting is at its default."""
+    """A TALLY_HOME that nothing outside this session has a hand in; other settings are at their defaults."""
     folder = tmp_path_factory.mktemp("home")
     with pytest.MonkeyPatch.context() as patch:
         for name in [
@@ -26,6 +26,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ]:
             patch.delenv(name)
         patch.setenv("TALLY_HOME", str(folder))
+        patch.setenv("TALLY_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")  # no JVM of a test lives long enough for more
         yield folder
     shutil.rmtree(folder, ignore_errors=True)
 

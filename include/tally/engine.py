@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
@@ -105,6 +106,7 @@ def session(app: str, *, memory: str | None = None, extra: Mapping[str, str] | N
     run = settings()
     for name in ECHOES:
         PySparkLogger.getLogger(name).disabled = True
+    logging.getLogger("py4j").setLevel(logging.ERROR)  # it tells of each connection that it closes, to the very end
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app)

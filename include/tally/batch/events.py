@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -15,8 +16,17 @@ from tally.errors import AnswerIsNo
 from tally.sources import archive
 from tally.sources.frames import flatten, with_window, without_duplicates
 
-Versions = Mapping[str, int]
 DAY = 86_400_000
+
+
+@dataclass(frozen=True)
+class Until:
+    """The archive as an ingest left it, told by that ingest's number: of an old Delta version the files may be gone."""
+
+    seq: int
+
+
+Versions = Mapping[str, int | Until]
 
 
 def instant(ms: int) -> Column:
@@ -36,9 +46,11 @@ def within(column: str, ranges: Sequence[Range]) -> Column:
     return reduce(lambda a, b: a | b, tests, F.lit(False))
 
 
-def archived(spark: SparkSession, topic: Topic, version: int | None = None) -> DataFrame:
-    """The archive of a topic as of one Delta version."""
+def archived(spark: SparkSession, topic: Topic, version: int | Until | None = None) -> DataFrame:
+    """The archive of a topic as of one Delta version or one ingest."""
     reader = spark.read.format("delta")
+    if isinstance(version, Until):
+        return reader.load(archive.path(topic)).where(F.col("_ingest") <= version.seq)
     if version is not None:
         reader = reader.option("versionAsOf", version)
     return reader.load(archive.path(topic))
@@ -56,7 +68,7 @@ def archive_versions(pipeline: Pipeline) -> dict[str, archive.Ingest]:
 
 
 def events(
-    spark: SparkSession, topic: Topic, ranges: Sequence[Range], version: int | None, *, unique: bool = True
+    spark: SparkSession, topic: Topic, ranges: Sequence[Range], version: int | Until | None, *, unique: bool = True
 ) -> DataFrame:
     """A topic's archived events with event times in the ranges, duplicates dropped, with their places."""
     if not (unique and topic.unique):

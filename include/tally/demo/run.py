@@ -13,11 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from tally.catalog.duration import parse_instant
 from tally.demo.parts import Part, starting
 from tally.demo.screen import Screen
 from tally.demo.watch import Watch
@@ -28,13 +30,14 @@ from tally.supervise import launch, lock
 
 REFRESH = 1.0
 LOOK_EVERY = 2.0  # seconds between looks at the lake and the broker; each costs a tenth of a second of a core
-MICRO_BATCH = "100000"  # records; the past comes at once, and smaller batches show the first window sooner
+MICRO_BATCH = "50000"  # records; the past comes at once, and smaller batches show the first window sooner
 PACE = "5"  # seconds between micro-batches; at 1 the four streams alone take most of a core from the batch
 JAVA = "-XX:TieredStopAtLevel=1"  # a demo's JVMs live for minutes: the second compiler costs them more than it gives
 BATCH_EVERY = "*/5 * * * *"  # a demo's viewer has minutes, not the hours that the default leaves between batches
 # Seconds for the streams DAG to have a driver running: one run of the scheduler, imports, and a JVM on two busy cores.
 DRIVER_PATIENCE = 240.0
 PRODUCER_PATIENCE = 20.0  # a producer that is told to stop first delivers what it has sent
+PRESENT = timedelta(minutes=2)  # a window that began this lately is live, not of the producer's past
 ROUNDS = 3  # of stopping; the second finds what was just being started, the third has nothing to do
 
 
@@ -42,7 +45,7 @@ ROUNDS = 3  # of stopping; the second finds what was just being started, the thi
 class Show:
     """What to show: rides a second, how far back to begin, and for how many seconds (None: until told to stop)."""
 
-    rate: float = 50.0
+    rate: float = 25.0
     past: str = "2 hours"
     seconds: float | None = None
 
@@ -65,10 +68,10 @@ class Demo:
         self.screen = Screen(self.parts, say, live=live)
         self.watch = Watch(self.parts)
         self.say, self.stopping, self.failed = say, threading.Event(), list[BaseException]()
+        self.began, self.reached = time.monotonic(), dict[str, float]()
 
     def run(self) -> dict[str, Any]:
         """Bring everything up, show it until told to stop, take everything down; what was seen last."""
-        began = time.monotonic()
         with lock.hold(self.home / "run" / "demo.lock"), told_to_stop(self.stopping):
             process.write_json(self.home / "run" / "demo.json", lock.identity(psutil.Process()))
             worker = threading.Thread(target=self.bring_up, name="bring-up", daemon=True)
@@ -78,7 +81,7 @@ class Demo:
                 watcher.start()
                 while not self.stopping.wait(REFRESH):
                     self.screen.draw(self.watch.seen)
-                    if self.show.seconds is not None and time.monotonic() - began > self.show.seconds:
+                    if self.show.seconds is not None and time.monotonic() - self.began > self.show.seconds:
                         break
             finally:
                 self.stopping.set()
@@ -86,7 +89,8 @@ class Demo:
         if self.failed:
             raise self.failed[0]
         return {
-            "seconds": round(time.monotonic() - began, 1),
+            "seconds": round(time.monotonic() - self.began, 1),
+            "reached": {what: round(seconds, 1) for what, seconds in self.reached.items()},
             "links": self.screen.links,
             "parts": {part.name: None if part.took is None else round(part.took, 1) for part in self.parts},
             "topics": self.watch.seen.topics,
@@ -156,9 +160,23 @@ class Demo:
         while not self.stopping.is_set():
             try:
                 self.watch.look()
+                self.note_firsts()
             except Exception as error:  # a screen that cannot look now looks again; it must not end the demo
                 self.watch.seen.trouble = str(error).splitlines()[0] if str(error) else type(error).__name__
             self.stopping.wait(LOOK_EVERY)
+
+    def note_firsts(self) -> None:
+        """When windows of the present, and when sealed ones, were first there."""
+        rows, present = self.watch.seen.pipelines, datetime.now(UTC) - PRESENT
+        newest = [parse_instant(row["newest_window"]) for row in rows if row["newest_window"]]
+        for what, there in (
+            ("first live window", any(window > present for window in newest)),
+            ("first sealed windows", any(row["sealed"] for row in rows)),
+        ):
+            if there and what not in self.reached:
+                self.reached[what] = time.monotonic() - self.began
+        told = (f"{what} after {seconds:.0f} s" for what, seconds in self.reached.items())
+        self.screen.reached = ", ".join(told)
 
     def take_down(self, worker: threading.Thread) -> None:
         """Stop part after part until nothing is left; Ctrl-C cannot cut it short."""

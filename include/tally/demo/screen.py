@@ -34,6 +34,7 @@ class Screen:
 
     def __init__(self, parts: list[Part], say: Callable[[str], None], *, live: bool) -> None:
         self.parts, self.say, self.links = parts, say, dict[str, str]()
+        self.reached = ""
         self._live: Live | None = None
         self._said: dict[str, str] = {}
         self._numbers_at = 0.0
@@ -46,7 +47,7 @@ class Screen:
     def draw(self, seen: Seen) -> None:
         """Show how things are now."""
         if self._live is not None:
-            self._live.update(whole(self.parts, self.links, seen), refresh=True)
+            self._live.update(whole(self.parts, self.links, seen, self.reached), refresh=True)
             return
         for part in self.parts:
             state = f"{part.state} {part.note}"
@@ -57,6 +58,9 @@ class Screen:
             if self._said.get(name) != link:
                 self._said[name] = link
                 self.say(f"{name}: {link}")
+        if self.reached and self._said.get("reached") != self.reached:
+            self._said["reached"] = self.reached
+            self.say(self.reached)
         if time.monotonic() - self._numbers_at >= PLAIN_EVERY and any(row["events_in"] for row in seen.pipelines):
             self._numbers_at = time.monotonic()
             for row in seen.pipelines:
@@ -70,7 +74,7 @@ class Screen:
             self._live = None
 
 
-def whole(parts: list[Part], links: dict[str, str], seen: Seen) -> Group:
+def whole(parts: list[Part], links: dict[str, str], seen: Seen, reached: str = "") -> Group:
     """All of the screen."""
     from rich.console import Group
     from rich.text import Text
@@ -82,6 +86,7 @@ def whole(parts: list[Part], links: dict[str, str], seen: Seen) -> Group:
         *lines,
         Text(""),
         *body,
+        *([Text(reached)] if reached else []),
         Text(footer(seen), style="dim"),
         Text("Ctrl-C stops everything", style="dim"),
     )

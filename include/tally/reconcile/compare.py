@@ -15,7 +15,6 @@ from tally import lake
 from tally.batch import restate
 from tally.batch.events import starting_in
 from tally.batch.report import instant
-from tally.batch.scope import session_scope
 from tally.catalog.duration import from_millis, iso, millis
 from tally.catalog.load import catalogue
 from tally.catalog.ranges import Range, aligned, merge, without
@@ -24,7 +23,7 @@ from tally.control import runs
 from tally.engine import session
 from tally.errors import AnswerIsNo, TallyError
 from tally.failpoints import failpoint
-from tally.reconcile import explain, replay
+from tally.reconcile import explain, replay, trimmed
 from tally.reconcile.conserve import conservation, ingest_balance
 from tally.reconcile.cut import Cut, due, find
 from tally.reconcile.digest import Digest, digests, slot_of
@@ -69,6 +68,9 @@ def compare(name: str, start: str | None = None, end: str | None = None, ticket:
     first, last = (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
     number = runs.open_reconciliation(name, pipeline.version, first, last, ticket)
     sides = read_sides(spark, cut, ranges)
+    again = trimmed.stand_in(spark, cut, ranges)
+    if again is not None:
+        sides["stream"] = sides["stream"].unionByName(again)
     by_slot = {side: digests(rows, pipeline) for side, rows in sides.items()}
     differing = sorted(slots_that_differ(by_slot["batch"], by_slot["stream"]))
     found = Found(equal=sum(d.rows for slot, d in by_slot["batch"].items() if slot not in set(differing)))
@@ -124,7 +126,7 @@ def explain_all(
     """Replay the slots that differ, put a cause to each row, and write these to the audit table."""
     step = millis(cut.pipeline.window.step)
     differing = merge((slot, slot + step) for slot in slots)
-    around = events_around(spark, cut, ranges)
+    around = replay.events_around(spark, cut, ranges)
     frames = [
         replay.tagged_events(spark, cut, topic, wanted).cache()
         for topic, wanted in zip(cut.pipeline.reads, around, strict=True)
@@ -134,7 +136,7 @@ def explain_all(
         found.conserved = conservation(spark, cut, frames, ranges)
         if differing:
             affected = replay.within_ranges(
-                frames, cut, around if is_session(cut) else replay.event_ranges(cut, differing)
+                frames, cut, around if replay.is_session(cut) else replay.event_ranges(cut, differing)
             )
             found.events, cells = explain.gather(affected, cut, set(slots))
             narrowed = {side: starting_in(rows, differing) for side, rows in sides.items()}
@@ -147,17 +149,6 @@ def explain_all(
     finally:
         for frame in frames:
             frame.unpersist()
-
-
-def is_session(cut: Cut) -> bool:
-    return cut.pipeline.window.kind == "session"
-
-
-def events_around(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> list[list[Range]]:
-    """Per topic, the event times behind the windows; whole sessions where windows are sessions."""
-    if not is_session(cut):
-        return replay.event_ranges(cut, ranges)
-    return [merge(session_scope(spark, cut.pipeline, r, cut.stated.versions)[1] for r in ranges)]
 
 
 def side_by_side(sides: dict[str, DataFrame], pipeline: Pipeline) -> DataFrame:
@@ -329,5 +320,6 @@ def summary(
             "speed_version": cut.speed_version,
         },
         "batch_version": cut.batch_version,
+        "archive": trimmed.ingests(cut),
         "verdict": "compared",
     }

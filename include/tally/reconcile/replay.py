@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tally.batch.events import applied, archived, starting_in, within
+from tally.batch.scope import session_scope
 from tally.catalog.duration import millis
 from tally.catalog.ranges import Range, events_of, merge
 from tally.catalog.spec import Topic
@@ -42,6 +43,17 @@ def event_ranges(cut: Cut, ranges: Sequence[Range]) -> list[list[Range]]:
     return [merge(events_of(r, pipeline, first=at == 0) for r in ranges) for at in range(len(pipeline.reads))]
 
 
+def is_session(cut: Cut) -> bool:
+    return cut.pipeline.window.kind == "session"
+
+
+def events_around(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> list[list[Range]]:
+    """Per topic, the event times behind the windows; whole sessions where windows are sessions."""
+    if not is_session(cut):
+        return event_ranges(cut, ranges)
+    return [merge(session_scope(spark, cut.pipeline, r, cut.stated.versions)[1] for r in ranges)]
+
+
 def replayed(cut: Cut, frames: Sequence[DataFrame], ranges: Sequence[Range]) -> DataFrame:
     """The rows that the function gives for the events that the stream accepted, window by window."""
     pipeline = cut.pipeline
@@ -67,7 +79,7 @@ def accepted(frame: DataFrame) -> DataFrame:
 def in_windows(events: DataFrame, cut: Cut) -> DataFrame:
     """Accepted events with the window that the stream put them into; those late for a window are not in it."""
     pipeline = cut.pipeline
-    if pipeline.window.kind == "session":
+    if is_session(cut):
         return in_sessions(events, cut)
     windowed = with_window(events, pipeline)
     if cut.late_rule != "window":

@@ -91,7 +91,7 @@ def state_of(slot: dict[str, Any], row: dict[str, Any], known: Seal | None) -> S
     number, summary = int(row["id"]), row["summary"]
     if known and known.reconciliation > number and known.state != "unsealed":
         return known
-    good = not summary["holds_all"] and slot["unexplained"] == 0 and slot["start"] not in summary["held_slots"]
+    good = sealable(slot, summary)
     new = Seal(
         pipeline=str(row["pipeline"]),
         version=str(row["version"]),
@@ -107,6 +107,11 @@ def state_of(slot: dict[str, Any], row: dict[str, Any], known: Seal | None) -> S
     if known is None or differs(new, known):
         return new
     return known if good else replace(known, reconciliation=number)
+
+
+def sealable(slot: dict[str, Any], summary: dict[str, Any]) -> bool:
+    """Whether a judged comparison found nothing against a closed slot."""
+    return not summary["holds_all"] and slot["unexplained"] == 0 and slot["start"] not in summary["held_slots"]
 
 
 def differs(new: Seal, known: Seal | None) -> bool:

@@ -52,17 +52,22 @@ def fold(spark: SparkSession, pipeline: Pipeline) -> list[date]:
     chosen = F.col("_date").isin(days)
     rows = newest_rows(spark.read.format("delta").load(where).where(chosen), pipeline).coalesce(1)
     failpoint("speed.before_fold")
+    replace_days(rows, where, days, lake.words("fold", days=[str(day) for day in days]), same_data=True)
+    failpoint("speed.after_fold")
+    return days
+
+
+def replace_days(rows: DataFrame, where: str, days: list[date], words: str, *, same_data: bool) -> None:
+    """Put rows in the place of all of these days', in one commit."""
     dates = ", ".join(f"DATE'{day}'" for day in days)
     (
         rows.write.format("delta")
         .mode("overwrite")
         .option("replaceWhere", f"_date IN ({dates})")
-        .option("dataChange", "false")
-        .option("userMetadata", lake.words("fold", days=[str(day) for day in days]))
+        .option("dataChange", str(not same_data).lower())
+        .option("userMetadata", words)
         .save(where)
     )
-    failpoint("speed.after_fold")
-    return days
 
 
 def crowded_days(where: str) -> list[date]:
@@ -79,7 +84,8 @@ def crowded_days(where: str) -> list[date]:
 
 def trim(spark: SparkSession, pipeline: Pipeline) -> int:
     """Delete whole days whose every judged slot was sealed longer ago than the setting; the number of days."""
-    table = lake.table(commit.path(pipeline))
+    where = commit.path(pipeline)
+    table = lake.table(where)
     if table is None:
         return 0
     before = now_ms() - millis(parse_duration(settings().trim_after, field="TALLY_TRIM_AFTER"))
@@ -87,10 +93,18 @@ def trim(spark: SparkSession, pipeline: Pipeline) -> int:
     old = [day for day in sorted(days) if (day - date(1970, 1, 1)) / timedelta(milliseconds=1) < before]
     gone = [day for day in old if whole_day_sealed(spark, pipeline, day, before)]
     if gone:
+        # Each trim names all days ever trimmed: older commits leave the log.
+        ever = [str(day) for day in sorted({*trimmed_days(where), *gone})]
         failpoint("speed.before_trim")
-        dates = ", ".join(f"DATE'{day}'" for day in gone)
-        spark.sql(f"DELETE FROM delta.`{commit.path(pipeline)}` WHERE _date IN ({dates})")
+        nothing = spark.read.format("delta").load(where).where("false")
+        replace_days(nothing, where, gone, lake.words("trim", days=ever), same_data=False)
     return len(gone)
+
+
+def trimmed_days(where: str) -> list[date]:
+    """The days whose rows a speed table no longer has because their windows were sealed long ago."""
+    newest = lake.newest(where, "trim")
+    return [date.fromisoformat(day) for day in newest.words["days"]] if newest else []
 
 
 def whole_day_sealed(spark: SparkSession, pipeline: Pipeline, day: date, before: int) -> bool:
