@@ -15,6 +15,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*MEASUREMENTS, []])
     parser.add_argument("--rides", type=int, default=2_000_000, help="rides of the proof")
+    parser.add_argument("--micro-batch", type=int, default=100_000, help="most records of the proof's micro-batches")
     parser.add_argument("--seconds", type=float, default=180.0, help="length of the freshness measurement")
     parser.add_argument("--rate", type=float, default=2_000.0, help="rides a second of the freshness measurement")
     given = parser.parse_args()

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,27 +44,32 @@ def tally(*arguments: str) -> Any:
 
 def timed(*arguments: str) -> tuple[Any, dict[str, float]]:
     """Run one verb; its document, and what it cost: wall seconds, CPU seconds of it and its JVM, peak memory in MB."""
-    before, peak, began = cpu(), 0, time.monotonic()
+    peak, cpu, began = 0, dict[int, float](), time.monotonic()
     process = subprocess.Popen(
         [TALLY, *arguments, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     parent = psutil.Process(process.pid)
     while process.poll() is None:
         peak = max(peak, memory(parent))
+        cpu.update(cpu_by_process(parent))
         time.sleep(0.2)
     out = process.stdout.read() if process.stdout else ""
     cost = {
         "wall_seconds": round(time.monotonic() - began, 1),
-        "cpu_seconds": round(cpu() - before, 1),
+        "cpu_seconds": round(sum(cpu.values()), 1),
         "peak_mb": round(peak / 2**20),
     }
     return json.loads(out.strip().splitlines()[-1]), cost
 
 
-def cpu() -> float:
-    """CPU seconds of the children that have ended."""
-    times = os.times()
-    return times.children_user + times.children_system
+def cpu_by_process(parent: psutil.Process) -> dict[int, float]:
+    """CPU seconds so far of a process and all below it: nobody waits for the JVM, so the system adds it to no one's."""
+    found = {}
+    with suppress(psutil.Error):
+        for process in [parent, *parent.children(recursive=True)]:
+            times = process.cpu_times()
+            found[process.pid] = times.user + times.system
+    return found
 
 
 def memory(parent: psutil.Process) -> int:
