@@ -45,7 +45,7 @@ ROUNDS = 3  # of stopping; the second finds what was just being started, the thi
 class Show:
     """What to show: rides a second, how far back to begin, and for how many seconds (None: until told to stop)."""
 
-    rate: float = 25.0
+    rate: float = 50.0
     past: str = "2 hours"
     seconds: float | None = None
 
