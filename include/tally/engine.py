@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tally.errors import TallyError
 from tally.settings import REPO, Settings, settings
@@ -56,6 +56,9 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(run.home / "spark-warehouse"),
         # Delta: a small table's state fits one partition; 50 tasks a snapshot cost more than the batch.
         "spark.databricks.delta.snapshotPartitions": "1",
+        # Tasks that VACUUM lists files with. The default is 10,000, minutes of empty tasks for each small table; so few
+        # make the listing of a table of a hundred thousand files some seconds slower.
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
         # A restatement of a range without events is a commit too: that the range was stated is what it says.
         "spark.databricks.delta.skipRecordingEmptyCommits": "false",
         "spark.databricks.delta.properties.defaults.checkpointInterval": "50",
@@ -121,3 +124,9 @@ def session(app: str, *, memory: str | None = None, extra: Mapping[str, str] | N
         signal.signal(signal.SIGINT, chosen)
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def jvm_pid(spark: SparkSession) -> int:
+    """The process of the session's JVM."""
+    jvm: Any = spark.sparkContext._jvm
+    return int(jvm.java.lang.ProcessHandle.current().pid())

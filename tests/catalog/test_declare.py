@@ -13,7 +13,7 @@ from tally.errors import DefinitionError
 
 def refused(folder: Path) -> DefinitionError:
     with pytest.raises(DefinitionError) as raised:
-        load(folder)
+        load(folder).pipeline("demand")
     assert raised.value.cure
     return raised.value
 
@@ -117,7 +117,7 @@ def test_two_pipelines_in_a_file(folder: Path) -> None:
 
 
 def test_no_pipeline_in_a_file(folder: Path) -> None:
-    (folder / "pipelines" / "notes.py").write_text("X = 1\n")
+    (folder / "pipelines" / "demand.py").write_text("X = 1\n")
     assert "holds 0 pipelines" in refused(folder).message
 
 
@@ -143,3 +143,11 @@ def test_a_changed_file_is_read_again_and_two_catalogues_stand_beside_each_other
     assert load(folder).topics["rides"] == first.topics["rides"]
     definitions.edit(folder, "1 minute", "9 minutes", file="topics.py")
     assert load(folder).topics["rides"].lateness.total_seconds() == 540
+
+
+def test_a_broken_file_breaks_no_other(folder: Path) -> None:
+    (folder / "pipelines" / "supply.py").write_text("X = = 1\n")
+    loaded = load(folder)
+    assert set(loaded.pipelines) == {"demand"} and set(loaded.broken) == {"supply"}
+    with pytest.raises(DefinitionError, match="invalid syntax"):
+        loaded.pipeline("supply")

@@ -108,6 +108,39 @@ def test_it_follows_what_is_imported_from_another_file_of_the_catalogue(folder: 
     assert version(folder) != before
 
 
+@pytest.mark.parametrize(
+    ("how", "call"),
+    [
+        pytest.param("import shared", "shared.twice", id="the module"),
+        pytest.param("import shared as other", "other.twice", id="the module under another name"),
+        pytest.param("from pipelines import _shared", "_shared.twice", id="a module of the package"),
+        pytest.param("from ._shared import twice", "twice", id="relative"),
+        pytest.param("from . import _shared", "_shared.twice", id="a relative module"),
+        pytest.param("from shared import *", "twice", id="all of it"),
+        pytest.param("if True:\n    from shared import twice", "twice", id="below an if"),
+        pytest.param("try:\n    from shared import twice\nexcept ImportError:\n    raise", "twice", id="below a try"),
+    ],
+)
+def test_it_follows_each_way_of_importing(folder: Path, how: str, call: str) -> None:
+    source = "def twice(column):\n    return column * FACTOR\n\n\nif True:\n    FACTOR = {}\n"
+    definitions.edit(folder, "RATE = 2", how)
+    definitions.edit(folder, "F.col(column) * RATE", f"{call}(F.col(column))")
+    found = []
+    for factor in ("2", "3", "3  # a comment"):
+        for file in (folder / "shared.py", folder / "pipelines" / "_shared.py"):
+            file.write_text(source.format(factor))
+        os.utime(folder / "topics.py")
+        found.append(version(folder))
+    assert found[0] != found[1] == found[2]
+
+
+def test_a_name_that_is_bound_twice_means_both_statements(folder: Path) -> None:
+    definitions.edit(folder, "RATE = 2", "RATE = 2\nRATE = RATE * 2")
+    before = version(folder)
+    definitions.edit(folder, "RATE = 2\n", "RATE = 3\n")
+    assert version(folder) != before
+
+
 def test_it_is_the_same_elsewhere_in_any_process_and_under_any_hash_seed(folder: Path, tmp_path: Path) -> None:
     other = definitions.write(tmp_path / "two")
     code = "import sys; from tally.catalog.load import load; print(load(sys.argv[1]).pipelines['demand'].version)"

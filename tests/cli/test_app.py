@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import definitions
 import pytest
 
 PROGRAM = "import sys; from tally.cli import app; {before}; sys.exit(app.run(sys.argv[1:]))"
@@ -80,3 +81,22 @@ def test_with_json_only_the_document_is_on_stdout(home: Path) -> None:
     ran = tally("down", "--json", before=noise)
     assert json.loads(ran.stdout) == {"stopped": []}
     assert "noise" in ran.stderr
+
+
+def test_every_broken_definition_is_told_at_once_and_breaks_no_other(home: Path, tmp_path: Path) -> None:
+    folder = definitions.write(tmp_path / "catalogue")
+    for name in ("supply", "takings"):
+        (folder / "pipelines" / f"{name}.py").write_text("X = = 1\n")
+    checked = tally("check", "--no-spark", "--json", TALLY_CATALOG=str(folder))
+    assert checked.returncode == 1
+    found = {row["pipeline"]: row["errors"] for row in json.loads(checked.stdout)["pipelines"]}
+    assert set(found) == {"demand", "supply", "takings"} and found["demand"] == []
+    for name in ("supply", "takings"):
+        (fault,) = found[name]
+        assert f"{name}.py:1: invalid syntax" in fault and "cure:" in fault
+    shown = tally("status", "--json", TALLY_CATALOG=str(folder))
+    rows = {row["pipeline"]: row for row in json.loads(shown.stdout)}
+    assert rows["demand"]["state"] == "dead" and rows["supply"]["state"] == "failed"
+    assert "supply.py:1" in rows["supply"]["reason"] and set(rows["supply"]) == set(rows["demand"])
+    refused = tally("batch", "supply", "--from", "2024-01-01", "--to", "2024-01-02", TALLY_CATALOG=str(folder))
+    assert refused.returncode == 2 and "supply.py:1: invalid syntax" in refused.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from datetime import timedelta
@@ -59,21 +60,34 @@ def test_exactly_these_dags(dags: dict[str, Any]) -> None:
     assert set(dags) == IDS
 
 
-def test_parsing_opens_no_session_no_network_and_no_control_store(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    env = {**os.environ, "TALLY_HOME": str(home), "AIRFLOW_HOME": str(tmp_path / "airflow")}
+def parsed(folder: Path, **environment: str) -> dict[str, Any]:
+    """What a process of its own finds in dags/, with a home and an Airflow in the folder."""
+    homes = {"TALLY_HOME": str(folder / "home"), "AIRFLOW_HOME": str(folder / "airflow")}
     done = subprocess.run(
         [sys.executable, "-c", PARSE, str(REPO / "dags")],
-        env=env,
+        env=os.environ | homes | environment,
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found == {"dags": sorted(IDS), "errors": {}, "session": False, "modules": []}
-    assert not home.exists()
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def test_parsing_opens_no_session_no_network_and_no_control_store(tmp_path: Path) -> None:
+    assert parsed(tmp_path) == {"dags": sorted(IDS), "errors": {}, "session": False, "modules": []}
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_broken_definition_is_an_import_error_and_takes_no_other_dag_away(tmp_path: Path) -> None:
+    folder = tmp_path / "spark"
+    shutil.copytree(REPO / "spark", folder)
+    (folder / "pipelines" / "supply.py").write_text("X = = 1\n")
+    found = parsed(tmp_path, TALLY_CATALOG=str(folder))
+    assert found["dags"] == sorted(IDS)
+    ((file, told),) = found["errors"].items()
+    assert Path(file).name == "definitions.py" and "supply.py:1: invalid syntax" in told
 
 
 @pytest.mark.parametrize("dag_id", sorted(IDS))

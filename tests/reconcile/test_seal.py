@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,13 +61,37 @@ def test_sealing_again_changes_nothing_by_id_or_by_digest() -> None:
     assert seals.read(comparison.pipeline, comparison.version) == before
 
 
-def test_a_changed_digest_or_a_lifted_seal_is_the_next_revision() -> None:
+def test_other_rows_are_the_next_revision_and_the_same_rows_are_not() -> None:
     comparison = compared()
     seal(judged(comparison))
     comparison.slots[0]["digest"] = "b"
-    seals.unseal(comparison.pipeline, comparison.version, [(T0 + STEP, T0 + 2 * STEP)])
+    seals.unseal(comparison.pipeline, comparison.version, [(T0, T0 + 2 * STEP)])
+    assert states(comparison) == {0: ("unsealed", 1), 1: ("unsealed", 1)}
     assert seal(judged(comparison)).changed == 2
-    assert states(comparison) == {0: ("sealed", 2), 1: ("sealed", 2)}
+    assert states(comparison) == {0: ("sealed", 2), 1: ("sealed", 1)}
+
+
+def test_a_held_slot_that_was_restated_is_sealed_under_the_next_revision() -> None:
+    comparison = compared()
+    seal(judged(comparison))
+    comparison.slots[1] |= {"unexplained": 1, "digest": "b"}
+    seal(judged(comparison))
+    seals.unseal(comparison.pipeline, comparison.version, [(T0 + STEP, T0 + 2 * STEP)])
+    comparison.slots[1]["unexplained"] = 0
+    seal(judged(comparison))
+    assert states(comparison)[1] == ("sealed", 2)
+
+
+def test_sealed_to_ends_at_a_gap() -> None:
+    comparison = compared()
+    seal(judged(comparison))
+    name, version = comparison.pipeline, comparison.version
+    assert seals.sealed_to(name, version) == T0 + 2 * STEP
+    (first, second) = seals.read(name, version)
+    seals.write([replace(second, slot_start=T0 + 5 * STEP, slot_end=T0 + 6 * STEP)])
+    assert seals.sealed_to(name, version) == T0 + 2 * STEP
+    seals.write([replace(first, slot_start=T0 - STEP, slot_end=T0, state="held")])
+    assert seals.sealed_to(name, version) is None
 
 
 def test_an_unexplained_slot_is_held_at_its_revision_and_its_neighbour_sealed() -> None:

@@ -35,17 +35,17 @@ def test_offsets_are_those_of_the_broker(admin: AdminClient, broker: str) -> Non
     create(admin, broker, 7)
     assert kafka.begin_offsets("lost") == {0: 0, 1: 0}
     assert kafka.end_offsets("lost") == {0: 0, 1: 7}
-    kafka.check_retained("lost", {0: 0, 1: 7}, "demand")
+    kafka.check_retained("lost", {0: 0, 1: 7}, {0: 0, 1: 7}, "demand")
 
 
 def test_what_retention_ate_is_told_with_its_range(admin: AdminClient, broker: str) -> None:
     create(admin, broker, 7)
-    kafka.check_retained("lost", {1: 2}, "demand")
+    kafka.check_retained("lost", {1: 2}, {1: 2}, "demand")
     admin.delete_records([TopicPartition("lost", 1, 5)])[TopicPartition("lost", 1)].result(15)
     with pytest.raises(DataLost, match=r"topic lost, partition 1, offsets \[2, 5\)") as raised:
-        kafka.check_retained("lost", {0: 0, 1: 2}, "demand")
+        kafka.check_retained("lost", {0: 0, 1: 2}, {0: 0, 1: 2}, "demand")
     assert raised.value.pipeline == "demand" and raised.value.cure and raised.value.exit_code == 1
-    kafka.check_retained("lost", {1: 5}, "demand")
+    kafka.check_retained("lost", {1: 5}, {1: 5}, "demand")
 
 
 def test_a_recreated_topic_is_another_one_even_where_it_is_longer(admin: AdminClient, broker: str) -> None:
@@ -62,7 +62,7 @@ def test_a_recreated_topic_is_another_one_even_where_it_is_longer(admin: AdminCl
 def test_offsets_that_went_back_are_told(admin: AdminClient, broker: str) -> None:
     create(admin, broker, 3)
     with pytest.raises(DataLost, match=r"lost, partition 1 ends at 3.*\[0, 8\)"):
-        kafka.check_retained("lost", {1: 8}, "demand")
+        kafka.check_retained("lost", {1: 8}, {1: 8}, "demand")
 
 
 def test_a_topic_that_is_not_there_is_said_with_its_cure(admin: AdminClient, broker: str) -> None:

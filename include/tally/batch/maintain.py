@@ -12,12 +12,9 @@ from pyspark.sql import SparkSession
 
 from tally import lake
 from tally.catalog.load import catalogue
+from tally.engine import jvm_pid
 from tally.settings import settings
 from tally.supervise import lock
-
-# Tasks that VACUUM lists files with. Spark's default is 10,000, minutes of empty tasks for each small table; so few
-# make the listing of a table of a hundred thousand files some seconds slower.
-LISTING = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,14 +51,13 @@ def targets() -> Iterator[Target]:
 
 def maintain(spark: SparkSession) -> list[Tidied]:
     """Compact and vacuum each table that is there; doing so again finds nothing to do."""
-    spark.conf.set("spark.sql.sources.parallelPartitionDiscovery.parallelism", LISTING)
     return [tidy(spark, target) for target in targets() if lake.table(settings().table(*target.table)) is not None]
 
 
 def tidy(spark: SparkSession, target: Target) -> Tidied:
     """OPTIMIZE, then VACUUM with the retention setting (168 hours at least: readers and replays go back so far)."""
     path = settings().table(*target.table)
-    with lock.table(*target.lock):
+    with lock.table(*target.lock, jvm=jvm_pid(spark)):
         metrics = spark.sql(f"OPTIMIZE delta.`{path}`").collect()[0]["metrics"]
         before = version(path)
         spark.sql(f"VACUUM delta.`{path}` RETAIN {settings().vacuum_hours} HOURS")

@@ -11,11 +11,12 @@ from pyspark.sql import functions as F
 
 from tally import lake
 from tally.batch.events import archive_versions, archived, stated
-from tally.batch.scope import scope
+from tally.batch.scope import scope, session_scope
 from tally.catalog.duration import from_millis, millis
-from tally.catalog.ranges import Range, aligned, merge, windows_of
+from tally.catalog.ranges import Range, aligned, merge, overlap, windows_of, without
 from tally.catalog.spec import Pipeline
 from tally.control import seals
+from tally.engine import jvm_pid
 from tally.failpoints import failpoint
 from tally.settings import settings
 from tally.sources.archive import PROPERTIES, Ingest, ingest
@@ -32,11 +33,18 @@ class Restatement:
     """What the batch table holds: which windows were ever stated, from which archive commit of each topic."""
 
     covered: list[Range]
-    through: dict[str, int]  # events of archive commits up to this one are stated, per topic
+    stale: list[Range]  # of these, what events of later archive commits touch, and was not stated again
+    through: dict[str, int]  # events of archive commits up to this one are stated wherever they fall, per topic
+    seen: dict[str, int]  # what is stale was worked out up to this archive commit, per topic
     versions: dict[str, int]  # the archive's Delta version, per topic
     ends: dict[str, dict[int, int]]  # the archive's end offsets, per topic
     ranges: list[Range]  # what this one replaced
     delta_version: int
+
+    @property
+    def current(self) -> list[Range]:
+        """The windows that hold all that the archive held."""
+        return without(self.covered, self.stale)
 
 
 def path(pipeline: Pipeline) -> str:
@@ -53,7 +61,9 @@ def newest(pipeline: Pipeline) -> Restatement | None:
 def from_words(words: dict[str, Any], version: int) -> Restatement:
     return Restatement(
         covered=[(a, b) for a, b in words["covered"]],
+        stale=[(a, b) for a, b in words["stale"]],
         through=words["through"],
+        seen=words["seen"],
         versions=words["versions"],
         ends={t: {int(p): o for p, o in parts.items()} for t, parts in words["ends"].items()},
         ranges=[(a, b) for a, b in words["ranges"]],
@@ -74,22 +84,28 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
     Idempotent: the rows follow from the archive alone, and one Delta commit replaces them (`replaceWhere`).
     """
     wanted = aligned(wanted, pipeline)
-    with lock.table("batch", pipeline.name, pipeline.version):
+    with lock.table("batch", pipeline.name, pipeline.version, jvm=jvm_pid(spark)):
         commits = archive_versions(pipeline)
         versions = {name: commit.delta_version for name, commit in commits.items()}
         before = newest(pipeline)
-        ranges = [wanted] if only else [wanted, *touched(spark, pipeline, wanted, before, commits)]
+        ranges = [wanted]
+        if not only:
+            late = touched(spark, pipeline, before.through if before else {}, commits)
+            ranges += wanted_of(late, wanted[0], before.covered if before else [])
         found = scope(spark, pipeline, merge(ranges, most=MOST_RANGES), versions)
+        stale = still_stale(spark, pipeline, before, commits, found.ranges) if before and only else []
         prepare_table(spark, pipeline)
         seals.unseal(pipeline.name, pipeline.version, found.ranges)
         failpoint("restate.before_commit")
-        through = (before.through if before else {}) if only else {n: c.seq for n, c in commits.items()}
+        seen = {name: commit.seq for name, commit in commits.items()}
         words = {
             "pipeline": pipeline.name,
             "version": pipeline.version,
             "ranges": found.ranges,
             "covered": merge([*(before.covered if before else []), *found.ranges]),
-            "through": through,
+            "stale": without(merge(stale, most=MOST_RANGES), found.ranges),
+            "through": (before.through if before else {}) if only else seen,
+            "seen": seen,
             "versions": versions,
             "ends": {name: {p: r[1] for p, r in commit.ranges.items()} for name, commit in commits.items()},
         }
@@ -100,14 +116,12 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
         return done
 
 
-def touched(
-    spark: SparkSession, pipeline: Pipeline, wanted: Range, before: Restatement | None, commits: dict[str, Ingest]
-) -> list[Range]:
-    """Windows outside the range that events archived since the last restatement are part of."""
+def touched(spark: SparkSession, pipeline: Pipeline, known: dict[str, int], commits: dict[str, Ingest]) -> list[Range]:
+    """The windows that events are part of which were archived by later commits than those known."""
     step = millis(pipeline.window.step)
     found: list[Range] = []
     for at, topic in enumerate(pipeline.reads):
-        since = before.through.get(topic.name, -1) if before else -1
+        since = known.get(topic.name, -1)
         if since >= commits[topic.name].seq:
             continue
         time = F.unix_millis(topic.event_time)
@@ -115,15 +129,23 @@ def touched(
         new = archived(spark, topic, commits[topic.name].delta_version).where(F.col("_ingest") > since)
         cells = [row["cell"] for row in new.select(cell).distinct().collect()]
         found += [windows_of((c, c + step), pipeline, first=at == 0) for c in cells]
-    covered = before.covered if before else []
-    return [piece for start, end in merge(found) for piece in pieces((start, end), wanted[0], covered)]
+    return merge(found)
 
 
-def pieces(found: Range, older_than: int, covered: Sequence[Range]) -> list[Range]:
-    """What of a range is older than an instant or was stated before: the rest waits for its own interval."""
-    older = [(found[0], min(found[1], older_than))]
-    known = [(max(found[0], a), min(found[1], b)) for a, b in covered]
-    return merge([*older, *known])
+def wanted_of(late: Sequence[Range], older_than: int, covered: Sequence[Range]) -> list[Range]:
+    """What of the ranges is older than an instant or was stated before: the rest waits for its own interval."""
+    return [*((start, min(end, older_than)) for start, end in late), *overlap(late, covered)]
+
+
+def still_stale(
+    spark: SparkSession, pipeline: Pipeline, before: Restatement, commits: dict[str, Ingest], restated: Sequence[Range]
+) -> list[Range]:
+    """What a restatement of just these ranges leaves behind: stated windows that newly archived events belong in."""
+    late = overlap(touched(spark, pipeline, before.seen, commits), before.covered)
+    if pipeline.window.kind == "session":
+        versions = {name: commit.delta_version for name, commit in commits.items()}
+        late = merge(session_scope(spark, pipeline, one, versions)[0] for one in late)
+    return without([*before.stale, *late], restated)
 
 
 def prepare_table(spark: SparkSession, pipeline: Pipeline) -> None:

@@ -16,6 +16,19 @@ from tally.catalog.spec import Pipeline, Topic, Window
 from tally.errors import DefinitionError, TallyError
 
 NAME = re.compile(r"[a-z][a-z0-9_]*$")
+# What a comparison's rows, and those of `tally read`, hold beside the key.
+TAKEN = {
+    "window",
+    "window_start",
+    "window_end",
+    "state",
+    "revision",
+    "batch",
+    "stream",
+    "replayed",
+    "restated",
+    "cause",
+}
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}$")
 
 
@@ -139,6 +152,9 @@ def check_key(keys: tuple[str, ...], topics: tuple[Topic, ...], window: Window) 
     """Refuse an empty key, and for sessions one that is no column: whose sessions they are must be known per event."""
     if not keys or not all(isinstance(name, str) and name for name in keys):
         refuse(f"{keys!r} names no column", "key", 'e.g. key="vendor_id", or key=["zone", "vendor_id"]')
+    taken = [name for name in keys if name.lower() in TAKEN or name.startswith("_")]
+    if taken:
+        refuse(f"{taken[0]!r} is a name Tally uses itself beside the key", "key", "give the column another name")
     unknown = [name for name in keys if name not in topics[0].columns]
     if window.kind == "session" and unknown:
         refuse(

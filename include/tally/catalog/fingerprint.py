@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tally.catalog.duration import millis
 from tally.catalog.spec import Pipeline
 
+WHOLE = "*"  # all that a module holds
 # Grows when the engine itself would give the same definition another meaning.
 ENGINE = 1
 
@@ -46,32 +48,45 @@ def contract(pipeline: Pipeline) -> dict[str, Any]:
 
 def code(file: Path, name: str, folder: Path) -> dict[str, Any]:
     """The canonical syntax of a top-level name and of every name of the catalogue that it reaches."""
-    found: dict[str, Any] = {}
+    return {
+        f"{path.relative_to(folder) if path.is_relative_to(folder) else path.name}::{wanted}": canonical(nodes)
+        for (path, wanted), nodes in reached(file, name, folder).items()
+    }
+
+
+def reached(file: Path, name: str, folder: Path) -> dict[tuple[Path, str], list[ast.stmt]]:
+    """The statements that bind a top-level name and every name that it reaches, in any file of the catalogue."""
+    found: dict[tuple[Path, str], list[ast.stmt]] = {}
     todo = [(file, name)]
-    trees: dict[Path, dict[str, ast.stmt]] = {}
     while todo:
         path, wanted = todo.pop()
-        label = f"{path.relative_to(folder) if path.is_relative_to(folder) else path.name}::{wanted}"
-        if label in found:
+        tree = top_level(path)
+        if wanted == WHOLE:
+            todo += [(path, bound) for bound in tree if bound != WHOLE]
+        nodes = tree.get(wanted, [])
+        if (path, wanted) in found or not nodes:
             continue
-        tree = trees.setdefault(path, top_level(path))
-        node = tree.get(wanted)
-        if node is None:
-            continue
-        found[label] = canonical(node)
-        todo += [(path, used) for used in names(node) if used in tree]
-        source = imported_file(node, folder)
-        if source and not is_topic(source, original_name(node, wanted), trees):
-            todo.append((source, original_name(node, wanted)))
+        found[(path, wanted)] = nodes
+        stars = [source for node in tree.get(WHOLE, []) for source, _ in imported(node, WHOLE, path, folder)]
+        for node in nodes:
+            used = names(node)
+            todo += [(path, one) for one in used if one in tree]
+            todo += [(source, one) for source in stars for one in used - tree.keys()]
+            todo += [one for one in imported(node, wanted, path, folder) if not is_topic(*one)]
     return found
 
 
-def top_level(path: Path) -> dict[str, ast.stmt]:
-    """Each name that a file binds at its top, with the statement that binds it."""
-    bound: dict[str, ast.stmt] = {}
-    for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            bound[node.name] = node
+@cache
+def parsed(path: Path, changed: int) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+def top_level(path: Path) -> dict[str, list[ast.stmt]]:
+    """Each name that a file binds at its top, with the statements that bind it; `*` for what it takes wholesale."""
+    bound: dict[str, list[ast.stmt]] = {}
+    for node in parsed(path, path.stat().st_mtime_ns).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            bound.setdefault(node.name, []).append(node)
         elif isinstance(node, ast.Import | ast.ImportFrom):
             for alias in node.names:
                 one = (
@@ -79,12 +94,20 @@ def top_level(path: Path) -> dict[str, ast.stmt]:
                     if isinstance(node, ast.ImportFrom)
                     else ast.Import(names=[alias])
                 )
-                bound[alias.asname or alias.name.split(".")[0]] = one
-        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                bound |= {n.id: node for n in ast.walk(target) if isinstance(n, ast.Name)}
+                bound.setdefault(alias.asname or alias.name.split(".")[0], []).append(one)
+        else:  # an assignment, or one below an `if`, a `try`, a loop: all of the statement is what binds the name
+            for name in sorted(bound_by(node)):
+                bound.setdefault(name, []).append(node)
     return bound
+
+
+def bound_by(node: ast.stmt) -> set[str]:
+    """The names that a statement binds, at any depth of it."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    found = {n.name for n in ast.walk(node) if isinstance(n, kinds)}
+    found |= {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    aliases = [a for n in ast.walk(node) if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names]
+    return found | {a.asname or a.name.split(".")[0] for a in aliases}
 
 
 def names(node: ast.AST) -> set[str]:
@@ -119,20 +142,36 @@ def is_pipeline(decorator: ast.expr) -> bool:
     )
 
 
-def is_topic(file: Path, name: str, trees: dict[Path, dict[str, ast.stmt]]) -> bool:
+def is_topic(file: Path, name: str) -> bool:
     """Whether a name is bound to a topic(...): its contract is in the fingerprint already."""
-    node = trees.setdefault(file, top_level(file)).get(name)
-    value = getattr(node, "value", None)
+    nodes = top_level(file).get(name, [])
+    value = getattr(nodes[0], "value", None) if nodes else None
     return isinstance(value, ast.Call) and getattr(value.func, "id", getattr(value.func, "attr", "")) == "topic"
 
 
-def imported_file(node: ast.AST, folder: Path) -> Path | None:
-    """The catalogue's own file that an import statement reads, if it is one."""
-    if not isinstance(node, ast.ImportFrom) or not node.module:
-        return None
-    path = folder.joinpath(*node.module.split(".")).with_suffix(".py")
-    return path if path.is_file() else None
+def imported(node: ast.AST, bound: str, path: Path, folder: Path) -> list[tuple[Path, str]]:
+    """Where in the catalogue's own files the import statements in a node find a name; a module is `*`, all of it."""
+    found: list[tuple[Path, str]] = []
+    for one in ast.walk(node):
+        if isinstance(one, ast.Import):
+            for alias in one.names:
+                file = module_file(folder, alias.name.split("."))
+                if file and (alias.asname or alias.name.split(".")[0]) == bound:
+                    found.append((file, WHOLE))
+        elif isinstance(one, ast.ImportFrom):
+            base = path.parents[one.level - 1] if one.level else folder
+            parts = one.module.split(".") if one.module else []
+            for alias in one.names:
+                if (alias.asname or alias.name) == bound:
+                    file, below = module_file(base, parts), module_file(base, [*parts, alias.name])
+                    found += [(below, WHOLE)] if below else [(file, alias.name)] if file else []
+    return found
 
 
-def original_name(node: ast.AST, bound: str) -> str:
-    return next((a.name for a in getattr(node, "names", []) if (a.asname or a.name) == bound), bound)
+def module_file(base: Path, parts: list[str]) -> Path | None:
+    """The file of a module below a folder, if it is there."""
+    place = base.joinpath(*parts)
+    for file in (place.with_suffix(".py") if parts else place / "__init__.py", place / "__init__.py"):
+        if file.is_file():
+            return file
+    return None

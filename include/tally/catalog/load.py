@@ -25,7 +25,7 @@ def catalogue() -> Catalogue:
 
 
 def load(folder: Path | str) -> Catalogue:
-    """Every topic and pipeline of a folder; read again only when a file changed."""
+    """Every topic and pipeline of a folder; read again only when a file changed. A broken file breaks no other."""
     folder = Path(folder).absolute()
     if not (folder / "topics.py").is_file():
         raise TallyError(
@@ -47,21 +47,25 @@ def read(folder: Path) -> Catalogue:
     try:
         forget(folder)
         topics = gather_topics(run(folder / "topics.py", "topics"))
-        pipelines = {}
+        pipelines, broken = dict[str, Pipeline](), dict[str, TallyError]()
         for file in sorted(folder.glob("pipelines/*.py")):
             if not file.name.startswith("_"):
-                pipeline = the_pipeline(file, run(file, f"pipelines.{file.stem}"))
-                pipelines[pipeline.name] = pipeline
+                try:
+                    pipelines[file.stem] = finished(the_pipeline(file, run(file, f"pipelines.{file.stem}")), folder)
+                except TallyError as fault:
+                    broken[file.stem] = fault
         for pipeline in pipelines.values():
             for topic in pipeline.reads:
                 topics.setdefault(topic.name, topic)
     finally:
         sys.path.remove(str(folder))
-    finished = {}
-    for name, pipeline in pipelines.items():
-        check_purity(pipeline)
-        finished[name] = dataclasses.replace(pipeline, version=fingerprint(pipeline, folder))
-    return Catalogue(path=str(folder), topics=topics, pipelines=finished)
+    return Catalogue(path=str(folder), topics=topics, pipelines=pipelines, broken=broken)
+
+
+def finished(pipeline: Pipeline, folder: Path) -> Pipeline:
+    """A pipeline whose function is looked through, with its version."""
+    check_purity(pipeline, folder)
+    return dataclasses.replace(pipeline, version=fingerprint(pipeline, folder))
 
 
 def forget(folder: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from tally.catalog.fingerprint import names, top_level
+from tally.catalog.fingerprint import reached
 from tally.catalog.spec import Pipeline
 from tally.errors import DefinitionError
 
@@ -30,46 +30,39 @@ CURES = {
 }
 
 
-def check_purity(pipeline: Pipeline) -> None:
-    """Raise at the first line, in the function or in what it calls in its file, that is no pure transform."""
-    tree, seen, todo = top_level(Path(pipeline.file)), set(), [pipeline.name]
-    while todo:
-        name = todo.pop()
-        if name in seen or name not in tree:
-            continue
-        seen.add(name)
-        node = tree[name]
-        todo += names(node)
-        if isinstance(node, ast.FunctionDef):
-            for part in node.body:
-                for inner in ast.walk(part):
-                    judge(inner, pipeline)
+def check_purity(pipeline: Pipeline, folder: Path) -> None:
+    """Raise at the first line, in the function or in what it calls in the catalogue, that is no pure transform."""
+    for (file, _), nodes in reached(Path(pipeline.file), pipeline.name, folder).items():
+        functions = [inner for node in nodes for inner in ast.walk(node) if isinstance(inner, ast.FunctionDef)]
+        for part in (part for function in functions for part in function.body):
+            for inner in ast.walk(part):
+                judge(inner, file, pipeline)
 
 
-def judge(node: ast.AST, pipeline: Pipeline) -> None:
+def judge(node: ast.AST, file: Path, pipeline: Pipeline) -> None:
     if isinstance(node, ast.Call):
         name = called(node.func)
         for verdict, words in (("acts", ACTS), ("reads the clock, chance or the environment", CLOCKS)):
             if name in words:
-                refuse(pipeline, node, verdict, f"{name}()")
+                refuse(pipeline, file, node, verdict, f"{name}()")
         if name == "open":
-            refuse(pipeline, node, "writes", "open()")
+            refuse(pipeline, file, node, "writes", "open()")
         if name == "print":
-            refuse(pipeline, node, "acts", "print()")
+            refuse(pipeline, file, node, "acts", "print()")
     if isinstance(node, ast.Attribute) and node.attr in WRITES | {"environ"}:
         verdict = "writes" if node.attr in WRITES else "reads the clock, chance or the environment"
-        refuse(pipeline, node, verdict, f".{node.attr}")
+        refuse(pipeline, file, node, verdict, f".{node.attr}")
 
 
 def called(function: ast.expr) -> str:
     return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
-def refuse(pipeline: Pipeline, node: ast.AST, verdict: str, what: str) -> None:
+def refuse(pipeline: Pipeline, file: Path, node: ast.AST, verdict: str, what: str) -> None:
     raise DefinitionError(
         f"the function {verdict}: {what}",
         pipeline=pipeline.name,
         field="function",
         cure=CURES[verdict],
-        where=f"{pipeline.file}:{getattr(node, 'lineno', pipeline.line)}",
+        where=f"{file}:{getattr(node, 'lineno', pipeline.line)}",
     )

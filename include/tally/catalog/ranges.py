@@ -42,6 +42,12 @@ def without(ranges: Iterable[Range], taken: Iterable[Range]) -> list[Range]:
     return left
 
 
+def overlap(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
+    """What lies in both."""
+    mine = merge(ranges)
+    return without(mine, without(mine, others))
+
+
 def contains(ranges: Iterable[Range], wanted: Range) -> bool:
     return not without([wanted], ranges)
 

@@ -12,6 +12,7 @@ SIMPLE = {
     "DOUBLE", "DATE", "TIMESTAMP",
 }  # fmt: skip
 SPELLING = {"INTEGER": "INT", "LONG": "BIGINT", "SHORT": "SMALLINT", "BYTE": "TINYINT", "REAL": "FLOAT"}
+RESERVED = {"window", "window_start", "window_end"}
 DECIMAL = re.compile(r"(?:DECIMAL|NUMERIC|DEC)(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?$")
 COLUMN = re.compile(r"\s*`?(?P<name>[A-Za-z_]\w*)`?\s*:?\s+(?P<type>.+?)(?P<required>\s+NOT\s+NULL)?\s*$", re.I | re.S)
 
@@ -35,7 +36,7 @@ def parse_schema(ddl: str) -> tuple[Field, ...]:
                 f"cannot read column {text.strip()!r}", field="schema", cure='write "name TYPE, name TYPE"'
             )
         name = match["name"]
-        if name.startswith("_") or name.lower() in ("window", "window_start", "window_end"):
+        if name.startswith("_") or name.lower() in RESERVED:
             raise TallyError(f"column {name!r} is a name Tally uses itself", field="schema", cure="rename the column")
         if name.lower() in (field.name.lower() for field in fields):
             raise TallyError(f"column {name!r} is there twice", field="schema", cure="remove one")

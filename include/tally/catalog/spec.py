@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from tally.catalog.duration import human, millis
 from tally.catalog.schema import Field
+from tally.errors import TallyError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,16 +93,17 @@ class Pipeline:
 
 @dataclass(frozen=True, kw_only=True)
 class Catalogue:
-    """Everything that one folder of definitions declares."""
+    """Everything that one folder of definitions declares, and what is wrong with the files that declare nothing."""
 
     path: str
     topics: dict[str, Topic]
     pipelines: dict[str, Pipeline]
+    broken: dict[str, TallyError] = field(default_factory=dict)
 
     def pipeline(self, name: str) -> Pipeline:
-        """The pipeline of that name; an unknown one is refused with the names there are."""
-        from tally.errors import TallyError
-
+        """The pipeline of that name; a broken one is refused by its fault, an unknown one with the names there are."""
+        if name in self.broken:
+            raise self.broken[name]
         if name not in self.pipelines:
             raise TallyError(
                 "no such pipeline",

@@ -41,6 +41,7 @@ def _check_definitions(json: bool, *, spark: bool) -> bool:
 
     loaded = catalogue()
     faults: dict[str, list[str]] = {name: [] for name in loaded.pipelines}
+    faults.update((name, [str(fault)]) for name, fault in loaded.broken.items())
     if spark:
         from tally.speed.check import check_all
 

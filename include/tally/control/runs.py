@@ -35,12 +35,14 @@ def ingest_history(topic: str) -> list[dict[str, Any]]:
         return [dict(row._mapping) for row in connection.execute(query)]
 
 
-def open_reconciliation(pipeline: str, version: str, from_ms: int, to_ms: int, ticket: str) -> int:
-    """Begin a comparison; the new row's id."""
+def open_reconciliation(pipeline: str, version: str, from_ms: int, to_ms: int, ticket: str, *, after: int = 0) -> int:
+    """Begin a comparison; the new row's id, larger than `after`."""
     with store().begin() as connection:
+        newest = connection.execute(sa.select(sa.func.max(reconciliations.c.id))).scalar() or 0
+        own = {"id": after + 1} if newest < after else {}
         statement = sa.insert(reconciliations).values(
-            pipeline=pipeline, version=version, from_ms=from_ms, to_ms=to_ms, at=now_ms(), summary={"ticket": ticket},
-            slots=[], verdict="comparing", data_docs="",
+            **own, pipeline=pipeline, version=version, from_ms=from_ms, to_ms=to_ms, at=now_ms(), slots=[],
+            summary={"ticket": ticket}, verdict="comparing", data_docs="",
         )  # fmt: skip
         return int(connection.execute(statement).inserted_primary_key[0])  # type: ignore[index]
 

@@ -13,7 +13,7 @@ from tally.control.tables import seals
 
 @dataclass(frozen=True, kw_only=True)
 class Seal:
-    """One slot's state; a revision counts how often the slot was sealed."""
+    """One slot's state; a revision counts how often the slot was sealed with other rows than before."""
 
     pipeline: str
     version: str
@@ -25,6 +25,7 @@ class Seal:
     rows: int
     reconciliation: int
     changed_at: int
+    explained: int = 0
 
 
 def read(pipeline: str, version: str, from_ms: int | None = None, to_ms: int | None = None) -> list[Seal]:
@@ -45,7 +46,10 @@ def write(rows: Iterable[Seal]) -> None:
 
 
 def unseal(pipeline: str, version: str, ranges: Iterable[tuple[int, int]]) -> int:
-    """Mark sealed and held slots of the ranges as unsealed, before their rows are restated; the count of them."""
+    """Mark sealed and held slots of the ranges as unsealed, before their rows are restated; the count of them.
+
+    An unsealed slot keeps the digest that was sealed last: rows that come out the same get their revision back.
+    """
     changed = 0
     with store().begin() as connection:
         for start, end in ranges:
@@ -53,7 +57,11 @@ def unseal(pipeline: str, version: str, ranges: Iterable[tuple[int, int]]) -> in
                 sa.update(seals)
                 .where(seals.c.pipeline == pipeline, seals.c.version == version, seals.c.state != "unsealed")
                 .where(seals.c.slot_start >= start, seals.c.slot_start < end)
-                .values(state="unsealed", changed_at=now_ms())
+                .values(
+                    state="unsealed",
+                    digest=sa.case((seals.c.state == "held", ""), else_=seals.c.digest),
+                    changed_at=now_ms(),
+                )
             ).rowcount
     return changed
 
@@ -62,10 +70,17 @@ def sealed_to(pipeline: str, version: str) -> int | None:
     """The end of the unbroken run of sealed slots that begins at the first judged one; None where there is none."""
     end: int | None = None
     for seal in read(pipeline, version):
-        if seal.state != "sealed":
+        if seal.state != "sealed" or end not in (None, seal.slot_start):
             break
         end = seal.slot_end
     return end
+
+
+def explained(pipeline: str, version: str) -> int:
+    """How many events the layers differ by, and a cause is known of, over all judged slots."""
+    mine = (seals.c.pipeline == pipeline) & (seals.c.version == version)
+    with store().connect() as connection:
+        return int(connection.execute(sa.select(sa.func.sum(seals.c.explained)).where(mine)).scalar() or 0)
 
 
 def counts(pipeline: str, version: str) -> dict[str, int]:

@@ -57,6 +57,7 @@ seals = Table(
     Column("revision", Integer, nullable=False),
     Column("digest", String(80), nullable=False),  # of the batch's rows when it was judged
     Column("rows", BigInteger, nullable=False),
+    Column("explained", BigInteger, nullable=False, default=0),  # events that one layer counts and the other doesn't
     Column("reconciliation", Integer, nullable=False),
     Column("changed_at", BigInteger, nullable=False),
 )

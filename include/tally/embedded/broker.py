@@ -29,6 +29,7 @@ from tally.embedded.broker_files import (
 from tally.embedded.topics import create_topics
 from tally.errors import TallyError
 from tally.settings import Settings, settings
+from tally.supervise import lock
 
 # Seconds to answer: 4 s on an idle machine; recovery of a killed broker's log on a busy one took a few times that.
 START_PATIENCE = 90.0
@@ -73,10 +74,25 @@ def down() -> list[str]:
     """Stop all that runs for this home, the broker last, and return what was stopped; on a stopped home, []."""
     conf = settings()
     stopped = [file.stem for file in sorted((conf.home / "run").glob("*.json")) if process.stop(file)]
+    stopped += stop_holders(conf.home / "run")
     with _only_one(conf):
         if process.stop(pidfile(conf)):
             stopped.append("broker")
         conf.broker_file.unlink(missing_ok=True)
+    return stopped
+
+
+def stop_holders(folder: Path) -> list[str]:
+    """End who holds a lock of this home without a pid file, such as a `tally stream` in a terminal; never who asks."""
+    mine = {psutil.Process().pid, *(parent.pid for parent in psutil.Process().parents())}
+    stopped = []
+    for path in sorted(folder.glob("*.lock")):
+        found = lock.holder(path)
+        if found is not None and found.pid not in mine:
+            file = folder / f"holder-{found.pid}.json"
+            process.write_json(file, lock.identity(found))
+            if process.stop(file):
+                stopped.append(f"process {found.pid}, which held {path.stem}")
     return stopped
 
 

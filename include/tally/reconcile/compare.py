@@ -17,10 +17,10 @@ from tally.batch.events import starting_in
 from tally.batch.report import instant
 from tally.catalog.duration import from_millis, iso, millis
 from tally.catalog.load import catalogue
-from tally.catalog.ranges import Range, aligned, merge, without
+from tally.catalog.ranges import Range, aligned, merge, overlap, without
 from tally.catalog.spec import Pipeline
-from tally.control import runs
-from tally.engine import session
+from tally.control import runs, seals
+from tally.engine import jvm_pid, session
 from tally.errors import AnswerIsNo, TallyError
 from tally.failpoints import failpoint
 from tally.reconcile import explain, replay, trimmed
@@ -51,6 +51,7 @@ class Found:
     events: Counter[str] = field(default_factory=Counter)
     rows: list[dict[str, Any]] = field(default_factory=list)
     bad_slots: Counter[int] = field(default_factory=Counter)
+    explained: Counter[int] = field(default_factory=Counter)
     conserved: dict[str, Any] = field(default_factory=dict)
 
 
@@ -66,7 +67,9 @@ def compare(name: str, start: str | None = None, end: str | None = None, ticket:
     cut = find(pipeline, late_rule(spark, pipeline), filters(spark, pipeline))
     ranges = ranges_of(cut, wanted)
     first, last = (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
-    number = runs.open_reconciliation(name, pipeline.version, first, last, ticket)
+    written = lake.newest(settings().table("audit", name), "audit")
+    after = int(written.words["reconciliation"]) if written else 0  # a new control store counts on from the old one
+    number = runs.open_reconciliation(name, pipeline.version, first, last, ticket, after=after)
     sides = read_sides(spark, cut, ranges)
     again = trimmed.stand_in(spark, cut, ranges)
     if again is not None:
@@ -85,11 +88,12 @@ def ranges_of(cut: Cut, wanted: Range | None) -> list[Range]:
     """The window starts to compare; a range that the batch never stated is refused."""
     if wanted is None:
         return due(cut)
-    missing = without([wanted], cut.stated.covered)
+    missing = without([wanted], cut.stated.current)
     if missing == [wanted]:
         a, b = (iso(from_millis(ms)) for ms in wanted)
+        again = " since later events of it were archived" if overlap([wanted], cut.stated.stale) else ""
         raise AnswerIsNo(
-            f"the batch has not stated [{a}, {b})",
+            f"the batch has not stated [{a}, {b}){again}",
             pipeline=cut.pipeline.name,
             cure=f"tally batch {cut.pipeline.name} --from {a} --to {b}",
         )
@@ -138,8 +142,12 @@ def explain_all(
             affected = replay.within_ranges(
                 frames, cut, around if replay.is_session(cut) else replay.event_ranges(cut, differing)
             )
-            found.events, cells = explain.gather(affected, cut, set(slots))
             narrowed = {side: starting_in(rows, differing) for side, rows in sides.items()}
+            if replay.is_session(cut):
+                both = (narrowed["batch"], narrowed["stream"])
+                affected = [replay.with_differs(frame, *both, cut.pipeline) for frame in affected]
+            gathered = explain.gather(affected, cut, set(slots))
+            found.events, found.explained, cells = gathered.events, gathered.by_slot, gathered.cells
             narrowed["replayed"] = replay.replayed(cut, affected, differing)
             narrowed["restated"] = replay.restated(cut, affected, differing)
             rows = side_by_side(narrowed, cut.pipeline).cache()
@@ -186,7 +194,7 @@ def same(left: str, right: str, kinds: dict[str, DataType], *, exact: bool) -> C
     for name, kind in kinds.items():
         a, b = F.col(f"{left}.{name}"), F.col(f"{right}.{name}")
         if isinstance(kind, DoubleType | FloatType) and not exact:
-            near = F.abs(a - b) <= F.greatest(F.abs(a), F.abs(b)) * F.lit(settings().tolerance)
+            near = F.abs(a - b) <= F.greatest(F.abs(a), F.abs(b), F.lit(1.0)) * F.lit(settings().tolerance)
             equal = equal & (a.eqNullSafe(b) | F.coalesce(near, F.lit(False)))
         else:
             equal = equal & a.eqNullSafe(b)
@@ -257,7 +265,7 @@ def write_audit(rows: DataFrame, cut: Cut, cells: explain.Cells, number: int) ->
         named("_slot", "_end", key, "_explained").alias("cause"),
         F.col("_explained").alias("explained"),
     )
-    with lock.table("audit", pipeline.name):
+    with lock.table("audit", pipeline.name, jvm=jvm_pid(rows.sparkSession)):
         said = lake.words("audit", reconciliation=number)
         table.coalesce(1).write.format("delta").mode("append").option("userMetadata", said).save(where)
 
@@ -265,14 +273,19 @@ def write_audit(rows: DataFrame, cut: Cut, cells: explain.Cells, number: int) ->
 def slot_states(
     cut: Cut, ranges: Sequence[Range], by_slot: dict[str, dict[int, Digest]], found: Found
 ) -> list[dict[str, Any]]:
-    """Each slot between the first and the last with rows, or up to the last closed one: what a seal is put on."""
+    """Each slot between the first and the last with rows: what a seal is put on.
+
+    Where the slot before a range is judged, the range's first empty slots are too, so that seals leave no gap.
+    """
     step = millis(cut.pipeline.window.step)
     filled = by_slot["batch"].keys() | by_slot["stream"].keys()
     if not filled:
         return []
+    judged = {seal.slot_end for seal in seals.read(cut.pipeline.name, cut.pipeline.version)}
     states = []
     for start, end in ranges:
-        for slot in range(max(start, min(filled)), min(end, max(filled) + step), step):
+        first = start if start in judged else max(start, min(filled))
+        for slot in range(first, min(end, max(filled) + step), step):
             states.append(slot_state(cut, slot, slot + step, by_slot, found))
     return states
 
@@ -289,6 +302,7 @@ def slot_state(cut: Cut, slot: int, end: int, by_slot: dict[str, dict[int, Diges
         "digest": batch.hash if batch else "0",
         "closed": all(cut.closed(e) for e in [*ends, end]),
         "unexplained": found.bad_slots[slot],
+        "explained": found.explained[slot],
     }
 
 

@@ -99,5 +99,5 @@ def due(cut: Cut) -> list[Range]:
         for seal in seals.read(cut.pipeline.name, cut.pipeline.version)
         if seal.state == "sealed"
     ]
-    stated = [(start, min(end, last_start)) for start, end in cut.stated.covered]
+    stated = [(start, min(end, last_start)) for start, end in cut.stated.current]
     return without(merge(stated), sealed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame
@@ -66,12 +67,21 @@ def with_session_causes(marked: DataFrame, frame: DataFrame, cut: Cut) -> DataFr
     return joined.withColumn("_cause", cause).drop("_off")
 
 
-def gather(frames: Sequence[DataFrame], cut: Cut, differing: Collection[int]) -> tuple[Counter[str], Cells]:
-    """Events by cause, and the causes at each cell of the grid (and key, where the topic carries the key's columns).
+@dataclass(frozen=True, kw_only=True)
+class Gathered:
+    """Events by cause, the causes at each slot (and key, where the topic carries its columns), and events by slot."""
+
+    events: Counter[str]
+    cells: Cells
+    by_slot: Counter[int]
+
+
+def gather(frames: Sequence[DataFrame], cut: Cut, differing: Collection[int]) -> Gathered:
+    """What stands behind the differences.
 
     Only events are counted that may be part of a slot that differs; a session's slots are not known per event.
     """
-    events: Counter[str] = Counter()
+    events, by_slot = Counter[str](), Counter[int]()
     cells: Cells = defaultdict(set)
     for at, (frame, topic) in enumerate(zip(frames, cut.pipeline.reads, strict=True)):
         keys = key_columns(cut, topic)
@@ -80,10 +90,11 @@ def gather(frames: Sequence[DataFrame], cut: Cut, differing: Collection[int]) ->
             near = slots(cut, row["_cell"], first=at == 0)
             if cut.pipeline.window.kind == "session" or any(slot in differing for slot in near):
                 events[row["_cause"]] += row["count"]
+                by_slot[row["_cell"]] += row["count"] if row["_cause"] != fate.IN_FLIGHT else 0
             key = tuple(row[name] for name in keys)
             for slot in near:
                 cells[(slot, *key)].add(row["_cause"])
-    return events, cells
+    return Gathered(events=events, cells=cells, by_slot=by_slot)
 
 
 def key_columns(cut: Cut, topic: Topic) -> list[str]:

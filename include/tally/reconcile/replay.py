@@ -12,9 +12,10 @@ from tally.batch.events import applied, archived, starting_in, within
 from tally.batch.scope import session_scope
 from tally.catalog.duration import millis
 from tally.catalog.ranges import Range, events_of, merge
-from tally.catalog.spec import Topic
+from tally.catalog.spec import Pipeline, Topic
 from tally.reconcile import fate
 from tally.reconcile.cut import Cut
+from tally.reconcile.digest import row_hash
 from tally.reconcile.filtered import with_filtered
 from tally.reconcile.groups import follow_groups
 from tally.reconcile.walk import walk
@@ -28,7 +29,20 @@ def tagged_events(spark: SparkSession, cut: Cut, topic: Topic, ranges: Sequence[
     version = cut.stated.versions[topic.name]
     wide = archived(spark, topic, version).where(within(topic.event_time, around))
     tagged = fate.with_fate(wide, topic, cut).where(within(topic.event_time, ranges))
+    tagged = tagged.withColumn("_differs", F.lit(True))
     return with_filtered(tagged, cut.pipeline) if cut.filters else tagged.withColumn("_filtered", F.lit(False))
+
+
+def with_differs(events: DataFrame, batch: DataFrame, stream: DataFrame, pipeline: Pipeline) -> DataFrame:
+    """Events with `_differs`: whether the layers' rows of their key differ anywhere; only these need the walk."""
+    key = [F.col(name).alias(f"_key_{name}") for name in pipeline.key]
+    signed = [rows.select(*key, (row_hash(rows) * sign).alias("_h"), F.lit(sign).alias("_n"))
+              for rows, sign in ((batch, 1), (stream, -1))]  # fmt: skip
+    sums = signed[0].unionByName(signed[1]).groupBy(*(f"_key_{name}" for name in pipeline.key))
+    differing = sums.agg(F.sum("_h").alias("_h"), F.sum("_n").alias("_n")).where("_h <> 0 OR _n <> 0")
+    same = [F.col(name).eqNullSafe(F.col(f"_key_{name}")) for name in pipeline.key]
+    joined = events.drop("_differs").join(F.broadcast(differing), same, "left")
+    return joined.withColumn("_differs", F.col("_n").isNotNull()).select(*events.columns)
 
 
 def within_ranges(frames: Sequence[DataFrame], cut: Cut, wanted: Sequence[Sequence[Range]]) -> list[DataFrame]:
@@ -97,7 +111,7 @@ def in_sessions(events: DataFrame, cut: Cut) -> DataFrame:
 def walked_events(events: DataFrame, cut: Cut) -> DataFrame:
     """Accepted events that are not late for a session of their own, with `_start`, `_end` and `_split`."""
     pipeline, topic = cut.pipeline, cut.pipeline.reads[0]
-    events = events.where("NOT _filtered")
+    events = events.where("_differs AND NOT _filtered")
     gap, ends = millis(pipeline.window.size), [batch.watermark for batch in cut.batches]
     timed = events.withColumn("_time", F.unix_millis(topic.event_time))
     if cut.late_rule == "window":

@@ -92,17 +92,19 @@ def state_of(slot: dict[str, Any], row: dict[str, Any], known: Seal | None) -> S
     if known and known.reconciliation > number and known.state != "unsealed":
         return known
     good = sealable(slot, summary)
+    same = known is not None and known.state == "unsealed" and known.digest == slot["digest"]
     new = Seal(
         pipeline=str(row["pipeline"]),
         version=str(row["version"]),
         slot_start=slot["start"],
         slot_end=slot["end"],
         state="sealed" if good else "held",
-        revision=(known.revision if known else 0) + (1 if good else 0),
+        revision=(known.revision if known else 0) + (1 if good and not same else 0),
         digest=slot["digest"],
         rows=slot["rows"],
         reconciliation=number,
         changed_at=now_ms(),
+        explained=slot["explained"],
     )
     if known is None or differs(new, known):
         return new

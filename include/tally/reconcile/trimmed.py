@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tally.batch.events import Until
 from tally.batch.scope import scope
-from tally.catalog.ranges import Range, merge, without
+from tally.catalog.ranges import Range, merge, overlap
 from tally.control import runs, seals
 from tally.control.seals import Seal
 from tally.reconcile import replay
@@ -45,7 +45,7 @@ def stand_in(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> DataFram
 def within(ranges: Sequence[Range], days: Sequence[date]) -> list[Range]:
     """What of the ranges lies on the days."""
     starts = [(day - EPOCH) // timedelta(milliseconds=1) for day in days]
-    return without(ranges, without(ranges, [(start, start + DAY) for start in starts]))
+    return overlap(ranges, [(start, start + DAY) for start in starts])
 
 
 def proven(spark: SparkSession, cut: Cut, gone: Sequence[Range]) -> list[Seal]:

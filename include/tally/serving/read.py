@@ -17,15 +17,14 @@ if TYPE_CHECKING:
 
 LAYER_SQL = {
     "served": """
-        SELECT {names}, slots.state, slots.revision FROM batch JOIN slots ON slots.slot = slot_of(window_start)
+        SELECT {names}, _state AS state, _revision AS revision FROM batch JOIN slots ON _slot = slot_of(window_start)
         UNION ALL
         SELECT {names}, stream_state(window_end), 0 FROM speed
     """,
     "speed": "SELECT {names}, stream_state(window_end) AS state, 0 AS revision FROM speed",
     "batch": """
-        SELECT {names}, coalesce(slots.state, stream_state(window_end)) AS state,
-               coalesce(slots.revision, 0) AS revision
-        FROM batch LEFT JOIN slots ON slots.slot = slot_of(window_start)
+        SELECT {names}, coalesce(_state, stream_state(window_end)) AS state, coalesce(_revision, 0) AS revision
+        FROM batch LEFT JOIN slots ON _slot = slot_of(window_start)
     """,
 }
 
@@ -89,7 +88,7 @@ def rows(pipeline: Pipeline, from_ms: int | None = None, to_ms: int | None = Non
     define_slots(connection, pipeline, slots)
     span = Range(from_ms=from_ms, to_ms=to_ms)
     nothing = no_rows({name: columns[name] for name in names})
-    only = "WHERE slot_of(window_start) NOT IN (SELECT slot FROM slots)" if layer == "served" else ""
+    only = "WHERE slot_of(window_start) NOT IN (SELECT _slot FROM slots)" if layer == "served" else ""
     newest = newest_rows(speed.select(connection, [*names, "_batch"], span), names, front, only) if speed else nothing
     connection.execute(f"CREATE TEMP VIEW speed AS {newest}")
     connection.execute(f"CREATE TEMP VIEW batch AS {batch.select(connection, names, span) if batch else nothing}")
@@ -125,7 +124,7 @@ def define_slots(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline, slot
     connection.execute(f"CREATE TEMP MACRO slot_of(start) AS {micros} - (({micros} % {step}) + {step}) % {step}")
     closed = f"CASE WHEN epoch_us(finish) <= {slots.watermark * 1000} THEN '{CLOSED}' ELSE '{OPEN}' END"
     connection.execute(f"CREATE TEMP MACRO stream_state(finish) AS {closed}")
-    connection.execute("CREATE TEMP TABLE slots (slot BIGINT, state VARCHAR, revision INTEGER)")
+    connection.execute("CREATE TEMP TABLE slots (_slot BIGINT, _state VARCHAR, _revision INTEGER)")
     if slots.slots:
         starts, states, revisions = zip(*slots.slots, strict=True)
         connection.execute(

@@ -11,12 +11,16 @@ from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.control import seals, streams
 from tally.control.store import store
-from tally.control.tables import ledger, reconciliations
+from tally.control.tables import ledger
+from tally.errors import TallyError
 
 
 def statuses() -> list[dict[str, Any]]:
-    """One document a pipeline of the catalogue, in order of name."""
-    return [status(pipeline) for _, pipeline in sorted(catalogue().pipelines.items())]
+    """One document a pipeline of the catalogue, in order of name; a broken definition has one too."""
+    known = catalogue()
+    rows = [status(pipeline) for pipeline in known.pipelines.values()]
+    rows += [broken(name, fault) for name, fault in known.broken.items()]
+    return sorted(rows, key=lambda row: str(row["pipeline"]))
 
 
 def status(pipeline: Pipeline) -> dict[str, Any]:
@@ -32,8 +36,27 @@ def status(pipeline: Pipeline) -> dict[str, Any]:
         "newest_window": iso(from_millis(newest)) if newest > 0 else None,
         "sealed": counts.get("sealed", 0),
         "held": counts.get("held", 0),
-        "explained": explained(pipeline),
+        "explained": seals.explained(pipeline.name, pipeline.version),
     }
+
+
+def broken(name: str, fault: TallyError) -> dict[str, Any]:
+    """The same fields where nothing of the pipeline can be known until its file is mended."""
+    from tally.supervise.health import Health
+
+    health = Health(
+        pipeline=name,
+        state="failed",
+        reason=f"its definition cannot be loaded: {str(fault).splitlines()[0]}",
+        lag_records=None,
+        watermark=None,
+        freshness_seconds=None,
+        sealed_to=None,
+        unexplained=0,
+        next_step=f"{fault.cure or 'mend the file'}; tally check shows every fault",
+    )
+    counts = dict.fromkeys(("events_in", "sealed", "held", "explained"), 0)
+    return {**health.as_dict(), "version": None, "newest_window": None, **counts}
 
 
 def events_in(pipeline: Pipeline) -> int:
@@ -54,20 +77,3 @@ def events_in(pipeline: Pipeline) -> int:
                 for partition, (begin, end) in partitions.items():
                     total += end - oldest.get(topic, {}).get(partition, (begin, end))[0]
     return total
-
-
-def explained(pipeline: Pipeline) -> int:
-    """Events in which the halves differed and whose cause is known, over the newest comparison of each range."""
-    query = (
-        sa.select(reconciliations.c.from_ms, reconciliations.c.to_ms, reconciliations.c.summary)
-        .where(reconciliations.c.pipeline == pipeline.name, reconciliations.c.version == pipeline.version)
-        .order_by(reconciliations.c.id)
-    )
-    with store().connect() as connection:
-        newest = {(row.from_ms, row.to_ms): row.summary for row in connection.execute(query)}
-    return sum(
-        int(count)
-        for summary in newest.values()
-        for cause, count in summary.get("events", {}).items()
-        if cause not in ("unexplained", "in_flight")
-    )

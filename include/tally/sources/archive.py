@@ -17,6 +17,7 @@ from tally import lake
 from tally.catalog.spec import Topic
 from tally.control import runs
 from tally.control.store import now_ms
+from tally.engine import jvm_pid
 from tally.failpoints import failpoint
 from tally.settings import settings
 from tally.sources import kafka
@@ -87,7 +88,7 @@ def progress(topic: Topic) -> Ingest | None:
 
 def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
     """Append what the archive lacks of the records there are now; exactly once by (topic id, seq) in Delta's log."""
-    with lock.table("archive", topic.name):
+    with lock.table("archive", topic.name, jvm=jvm_pid(spark)):
         identity = kafka.check_identity(topic.name)
         make_tables(spark, topic)
         done: list[Ingest] = []
@@ -99,7 +100,8 @@ def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
             if plan is None:
                 return done
             seq, ranges = plan
-            kafka.check_retained(topic.name, {p: start for p, (start, _) in ranges.items()}, f"archive of {topic.name}")
+            starts = {p: start for p, (start, _) in ranges.items()}
+            kafka.check_retained(topic.name, starts, starts, f"archive of {topic.name}")
             last = append(spark, topic, identity, seq, ranges)
             done.append(last)
 

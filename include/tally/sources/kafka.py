@@ -13,6 +13,7 @@ from tally.errors import DataLost, TallyError
 from tally.sources.client import librdkafka
 
 PATIENCE = 15.0  # seconds for an answer: a broker that restarts is back in less, a wrong address is told soon
+HURRY = 4.0  # seconds where somebody looks on, or others wait: a healthy cluster answers in a tenth of one
 
 
 @cache
@@ -25,11 +26,11 @@ def admin() -> AdminClient:
     return client(tuple(sorted((librdkafka() | {"log_level": "2"}).items())))
 
 
-def describe(topic: str) -> tuple[str, list[int]]:
+def describe(topic: str, patience: float = PATIENCE) -> tuple[str, list[int]]:
     """A topic's id and its partitions; a missing topic or cluster is said with the cure."""
     try:
-        future = admin().describe_topics(TopicCollection([topic]), request_timeout=PATIENCE)[topic]
-        found: Any = future.result(PATIENCE + 5)
+        future = admin().describe_topics(TopicCollection([topic]), request_timeout=patience)[topic]
+        found: Any = future.result(patience + 1)
     except KafkaException as error:
         raise unreachable(topic, error) from None
     except TimeoutError:
@@ -37,36 +38,36 @@ def describe(topic: str) -> tuple[str, list[int]]:
     return str(found.topic_id), sorted(partition.id for partition in found.partitions)
 
 
-def offsets(topic: str, *, newest: bool) -> dict[int, int]:
+def offsets(topic: str, *, newest: bool, patience: float = PATIENCE) -> dict[int, int]:
     """The first, or the next committed, offset of each partition."""
-    _, partitions = describe(topic)
+    _, partitions = describe(topic, patience)
     spec = OffsetSpec.latest() if newest else OffsetSpec.earliest()
     try:
         futures = admin().list_offsets(
             {TopicPartition(topic, p): spec for p in partitions},
             isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=PATIENCE,
+            request_timeout=patience,
         )
-        return {asked.partition: future.result(PATIENCE + 5).offset for asked, future in futures.items()}
+        return {asked.partition: future.result(patience + 1).offset for asked, future in futures.items()}
     except KafkaException as error:
         raise unreachable(topic, error) from None
     except TimeoutError:
         raise unreachable(topic, "no answer") from None
 
 
-def end_offsets(topic: str) -> dict[int, int]:
+def end_offsets(topic: str, patience: float = PATIENCE) -> dict[int, int]:
     """The offset after the last committed record of each partition."""
-    return offsets(topic, newest=True)
+    return offsets(topic, newest=True, patience=patience)
 
 
-def begin_offsets(topic: str) -> dict[int, int]:
+def begin_offsets(topic: str, patience: float = PATIENCE) -> dict[int, int]:
     """The first offset that retention has left in each partition."""
-    return offsets(topic, newest=False)
+    return offsets(topic, newest=False, patience=patience)
 
 
-def check_identity(topic: str) -> str:
+def check_identity(topic: str, patience: float = PATIENCE) -> str:
     """The topic's id, remembered at first sight; a topic that was recreated since is refused."""
-    identity, _ = describe(topic)
+    identity, _ = describe(topic, patience)
     known = runs.topic_id(topic)
     if known is None:
         runs.remember_topic(topic, identity)
@@ -80,8 +81,8 @@ def check_identity(topic: str) -> str:
     return identity
 
 
-def check_retained(topic: str, needed: dict[int, int], who: str) -> None:
-    """Raise with topic, partition and range where records from `needed` on are gone, or were never written."""
+def check_retained(topic: str, needed: dict[int, int], reached: dict[int, int], who: str) -> None:
+    """Raise with topic, partition and range where records from `needed` on are gone, or none ever up to `reached`."""
     begin, end = begin_offsets(topic), end_offsets(topic)
     for partition, offset in sorted(needed.items()):
         if begin.get(partition, 0) > offset:
@@ -92,6 +93,7 @@ def check_retained(topic: str, needed: dict[int, int], who: str) -> None:
                 field=topic,
                 cure="lengthen the topic's retention; then rebuild from what is retained",
             )
+    for partition, offset in sorted(reached.items()):
         if offset > end.get(partition, 0):
             raise DataLost(
                 f"offsets went back: topic {topic}, partition {partition} ends at {end.get(partition, 0)}, but "

@@ -52,6 +52,20 @@ def planned(checkpoint: str, batch: int, topics: list[str]) -> Planned:
     )
 
 
+def unread(checkpoint: str, topics: list[str]) -> tuple[dict[str, dict[int, int]], dict[str, dict[int, int]]]:
+    """Per topic, the offsets from which records must still be there, and those up to which they ever were.
+
+    A micro-batch that was planned and not committed is read again, from its start.
+    """
+    batch = newest_batch(checkpoint)
+    if batch < 0:
+        return {}, {}
+    plan = planned(checkpoint, batch, topics)
+    over = Path(checkpoint, "commits", str(batch)).exists()
+    needed = {t: {p: to if over else start for p, (start, to) in parts.items()} for t, parts in plan.ranges.items()}
+    return needed, {t: {p: to for p, (_, to) in parts.items()} for t, parts in plan.ranges.items()}
+
+
 def newest_batch(checkpoint: str) -> int:
     """The newest micro-batch that was planned; -1 where none was."""
     return max((int(p.name) for p in Path(checkpoint, "offsets").glob("*") if p.name.isdigit()), default=-1)

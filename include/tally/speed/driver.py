@@ -19,8 +19,8 @@ from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.control import ledger, runs, streams
 from tally.control.store import now_ms
-from tally.engine import session
-from tally.errors import DataLost, TallyError
+from tally.engine import jvm_pid, session
+from tally.errors import AnswerIsNo, DataLost, TallyError
 from tally.settings import settings
 from tally.sources import kafka
 from tally.sources.frames import observation
@@ -57,15 +57,19 @@ class Driver:
     def __init__(self, names: list[str], *, until_caught_up: bool = False) -> None:
         known = catalogue()
         chosen = [known.pipeline(name) for name in names] or list(known.pipelines.values())
+        self.broken = [] if names else list(known.broken.values())
         self.app = launch.APP if not names else "-".join([launch.APP, *sorted(names)])
         self.until_caught_up = until_caught_up
         self.hosted = [Hosted(pipeline) for pipeline in chosen]
         self.spark: SparkSession | None = None
         self.owns_spark = False  # a session that was there before is neither stopped nor ended by the next driver
         self.stopping = False
+        self.beaten_at = -BEAT_SECONDS
 
     def run(self) -> list[TallyError]:
-        """Host the queries until told to stop, or until all have caught up; what failed for good."""
+        """Host the queries until told to stop, or until all have caught up; what failed for good, or is broken."""
+        for fault in self.broken:
+            print(f"not run: {fault}", flush=True)
         with lock.hold(launch.lock_path(self.app)) as held:
             me = psutil.Process()
             log = str(launch.log_path(self.app))
@@ -77,16 +81,21 @@ class Driver:
                 self.host()
             finally:
                 self.stop_all()
-        return [hosted.failed for hosted in self.hosted if hosted.failed]
+        return self.broken + [hosted.failed for hosted in self.hosted if hosted.failed]
 
     def host(self) -> None:
         while not self.stopping:
-            streams.heartbeat(self.app)
             for hosted in self.hosted:
+                self.beat()  # before each: one that starts, or a Kafka that is silent, takes seconds
                 self.tend(hosted)
             if self.until_caught_up and all(hosted.done for hosted in self.hosted):
                 return
             time.sleep(0.2 if self.until_caught_up else BEAT_SECONDS)
+
+    def beat(self) -> None:
+        if time.monotonic() - self.beaten_at >= BEAT_SECONDS / 2:
+            self.beaten_at = time.monotonic()
+            streams.heartbeat(self.app)
 
     def tend(self, hosted: Hosted) -> None:
         """Bring one query nearer to its desired state."""
@@ -198,7 +207,7 @@ class Driver:
     def check_identity(self, hosted: Hosted) -> None:
         try:
             for topic in hosted.pipeline.reads:
-                kafka.check_identity(topic.name)
+                kafka.check_identity(topic.name, kafka.HURRY)
         except DataLost as error:
             assert hosted.query is not None
             hosted.query.stop()
@@ -250,11 +259,6 @@ def freshness(pipeline: Pipeline, progress: Any) -> dict[str, Any]:
     return told
 
 
-def jvm_pid(spark: SparkSession) -> int:
-    """The process of the session's JVM."""
-    return int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
-
-
 def diagnosed(error: BaseException, pipeline: Pipeline) -> TallyError:
     """The cause behind a failed query: lost data with its range where that is it."""
     from tally.speed import checkpoint
@@ -274,6 +278,6 @@ def as_refusal(error: BaseException, pipeline: Pipeline) -> TallyError:
     os.write(2, f"{type(error).__name__}: {error}\n".encode())
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = next((line for line in lines if line.startswith("[")), lines[0] if lines else type(error).__name__)
-    return TallyError(
+    return AnswerIsNo(
         told[:500], pipeline=pipeline.name, cure="see the driver's log; the stream goes on where it stopped"
     )

@@ -23,7 +23,6 @@ from tally.speed import commit
 # A fold rewrites the days it touches: one with fewer files than this reads fast enough as it is.
 FILES_WORTH_A_FOLD = 16
 VACUUM_SECONDS = 86_400.0
-vacuumed: dict[str, float] = {}
 
 
 def fold_when_due(spark: SparkSession, pipeline: Pipeline, batch: int) -> None:
@@ -118,8 +117,10 @@ def whole_day_sealed(spark: SparkSession, pipeline: Pipeline, day: date, before:
 
 def vacuum_when_due(spark: SparkSession, pipeline: Pipeline) -> bool:
     """Once a day, delete the files that folds and trims replaced more than a week ago; a cut reads no farther back."""
-    if time.monotonic() - vacuumed.get(pipeline.name, 0.0) < VACUUM_SECONDS:
+    last = settings().home / "run" / f"vacuumed-{pipeline.name}-{pipeline.version}"
+    if last.exists() and time.time() - last.stat().st_mtime < VACUUM_SECONDS:
         return False
-    vacuumed[pipeline.name] = time.monotonic()
-    spark.sql(f"VACUUM delta.`{commit.path(pipeline)}` RETAIN 168 HOURS")
+    if last.exists():  # a table's first day has nothing that old
+        spark.sql(f"VACUUM delta.`{commit.path(pipeline)}` RETAIN 168 HOURS")
+    last.touch()
     return True

@@ -47,12 +47,11 @@ def start(
 
 def check_sources(pipeline: Pipeline, root: str) -> None:
     """Refuse to start on a recreated topic or on offsets that retention ate."""
-    batch = checkpoint.newest_batch(root)
     topics = [topic.name for topic in pipeline.reads]
-    reached = checkpoint.entry(root, batch, topics)[1] if batch >= 0 else {}
+    planned, following = checkpoint.unread(root, topics)
     for topic in topics:
         kafka.check_identity(topic)
-        kafka.check_retained(topic, reached.get(topic, {}), pipeline.name)
+        kafka.check_retained(topic, planned.get(topic, {}), following.get(topic, {}), pipeline.name)
 
 
 def prepare_table(spark: SparkSession, pipeline: Pipeline, rows: DataFrame) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,6 +25,8 @@ STALLED_MS = 120_000
 # A newest batch that held records older than this is behind; below it the pace of micro-batches itself is seen.
 BEHIND_SECONDS = 60.0
 IDLE_MS = 30_000
+ASK_AGAIN = 5.0  # seconds that a Kafka which did not answer is left alone
+silent_since: dict[str, float] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,16 +146,20 @@ def verdict(signs: Signs) -> tuple[State, str, str]:
 
 def lag(pipeline: Pipeline, newest: ledger.MicroBatch | None) -> int | None:
     """Committed records that no micro-batch of this version holds yet; None when Kafka does not answer."""
-    from tally.sources.kafka import begin_offsets, end_offsets
+    from tally.sources.kafka import HURRY, begin_offsets, end_offsets
 
     total = 0
+    if time.monotonic() - silent_since.get("Kafka", -ASK_AGAIN) < ASK_AGAIN:
+        return None
     try:
         for topic in pipeline.reads:
             applied = newest.ends(topic.name) if newest else {}
-            begin = begin_offsets(topic.name)
-            for partition, end in end_offsets(topic.name).items():
+            begin = begin_offsets(topic.name, HURRY)
+            for partition, end in end_offsets(topic.name, HURRY).items():
                 total += max(0, end - applied.get(partition, begin.get(partition, 0)))
-    except TallyError:
+    except TallyError as error:
+        if error.field == "TALLY_KAFKA":  # the others' lag is not asked for at once: each would wait as long
+            silent_since["Kafka"] = time.monotonic()
         return None
     return total
 

@@ -39,6 +39,11 @@ class Lock:
         self._children.append(identity(psutil.Process(pid)))
         self._write()
 
+    def disown(self) -> None:
+        """Name no child any more: what it was to do under this lock is done."""
+        self._children.clear()
+        self._write()
+
     def release(self) -> None:
         """Let go; doing so again changes nothing."""
         if self._handle >= 0:
@@ -95,10 +100,20 @@ def holder(path: Path) -> psutil.Process | None:
 
 
 @contextmanager
-def table(*parts: str, wait: float = 600.0) -> Iterator[Lock]:
-    """Be the one writer of a Delta table, e.g. table("archive", "rides"), or wait for the one there is."""
+def table(*parts: str, jvm: int | None = None, wait: float = 600.0) -> Iterator[Lock]:
+    """Be the one writer of a Delta table, e.g. table("archive", "rides"), or wait for the one there is.
+
+    `jvm` is the process that writes it for us; should we be killed, the next writer sees it ended first.
+    """
     with hold(table_path(*parts), wait=wait) as lock:
-        yield lock
+        if jvm is not None:
+            lock.adopt(jvm)
+        try:
+            yield lock
+        except Exception:
+            lock.disown()  # the job that failed is over
+            raise
+        lock.disown()
 
 
 def table_path(*parts: str) -> Path:
