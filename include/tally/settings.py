@@ -23,7 +23,9 @@ class Settings(BaseSettings):
     catalog: Path = Field(REPO / "spark", description="The definitions: topics.py and pipelines/*.py.")
     jars: Path = Field(REPO / ".jars", description="Where `make setup` puts Spark's and the broker's jars.")
     kafka: str = Field("", description="Bootstrap servers of your cluster; empty: the embedded broker.")
-    kafka_port: int = Field(0, description="Port of the embedded broker; 0: 9092, or a free one where that is busy.")
+    kafka_port: int = Field(
+        0, ge=0, le=65535, description="Port of the embedded broker; 0: 9092, or a free one where that is busy."
+    )
     kafka_heap: str = Field("384m", description="Heap of the embedded broker.")
     kafka_properties: Path | None = Field(
         None, description="Client properties (SASL_SSL and the like) for every client."
@@ -52,7 +54,7 @@ class Settings(BaseSettings):
     vacuum_hours: int = Field(168, ge=168, description="Age of unneeded table files before `maintain` removes them.")
     keep_reconciliations: str = Field("90 days", description="How long comparisons that hold no window are kept.")
     keep_airflow_runs: str = Field("30 days", description="How long `maintain` keeps runs in Airflow's own database.")
-    airflow_port: int = Field(8080, description="Port of the Airflow UI in the demo.")
+    airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI in the demo.")
 
     def model_post_init(self, _: object) -> None:
         for name in ("home", "catalog", "jars"):

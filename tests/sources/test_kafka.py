@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,3 +71,21 @@ def test_a_topic_that_is_not_there_is_said_with_its_cure(admin: AdminClient, bro
         kafka.end_offsets("never")
     assert raised.value.cure and "tally up" in raised.value.cure
     create(admin, broker, 0)
+
+
+def test_committed_records_are_counted_where_offsets_hold_none(admin: AdminClient, broker: str) -> None:
+    create(admin, broker, 3)
+    producer = Producer({"bootstrap.servers": broker, "transactional.id": "lost"})
+    producer.init_transactions(15)
+    for records, commit in ((5, True), (4, False), (2, True)):
+        producer.begin_transaction()
+        for at in range(records):
+            producer.produce("lost", str(at).encode(), partition=at % 2)
+        (producer.commit_transaction if commit else producer.abort_transaction)(15)
+    offsets, deadline = 3 + 5 + 4 + 2 + 6, time.monotonic() + 15  # each transaction leaves a marker in each partition
+    while sum((ends := kafka.end_offsets("lost")).values()) < offsets and time.monotonic() < deadline:
+        time.sleep(0.1)  # a coordinator writes them after it has answered
+    assert sum(ends.values()) == offsets
+    assert kafka.count_records("lost", {p: (0, end) for p, end in ends.items()}) == 10
+    assert kafka.count_records("lost", {1: (1, 4)}) == 3
+    assert kafka.count_records("lost", {0: (0, 0)}) == 0

@@ -54,6 +54,15 @@ def test_the_newest_batch_again_is_run_into_nothing() -> None:
     assert rows.saved == ["noop"]
 
 
+def test_a_batch_that_leaves_some_out_is_refused() -> None:
+    rows = Rows()
+    for batch, generation, reached in ((9, 2, "7"), (1, 3, "7")):
+        with pytest.raises(AnswerIsNo, match=f"micro-batch {batch}, the table only at {reached}") as refused:
+            commit.write(rows, batch, Named(), generation)  # type: ignore[arg-type]
+        assert refused.value.cure
+    assert rows.saved == []
+
+
 def test_an_older_batch_is_refused_and_says_what_to_put_back() -> None:
     rows = Rows()
     with pytest.raises(AnswerIsNo, match="micro-batch 5, the table already at 7") as refused:

@@ -33,8 +33,8 @@ def store(url: str | None = None) -> Engine:
 
 
 def opened(url: str) -> Engine:
-    parsed = make_url(url)
     try:
+        parsed = make_url(url)
         if parsed.get_backend_name() == "sqlite":
             Path(parsed.database or "").parent.mkdir(parents=True, exist_ok=True)
             engine = sa.create_engine(url, connect_args={"timeout": 30})

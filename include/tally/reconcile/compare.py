@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from tally.supervise import lock
 
 SIDES = ("batch", "stream", "replayed", "restated")
 AUDITED = ("batch", "stream", "replayed")
+NO_NUMBER = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # JSON has none of them
 # A summary shows this many rows; the audit table holds all of them.
 SHOWN = 20
 
@@ -240,6 +242,8 @@ def utc(moment: Any) -> str:
 
 
 def plain(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return NO_NUMBER[str(value)]
     return value if isinstance(value, int | float | str | bool | type(None)) else str(value)
 
 

@@ -18,6 +18,7 @@ from tally.catalog.spec import Topic
 from tally.control import runs
 from tally.control.store import now_ms
 from tally.engine import jvm_pid
+from tally.errors import AnswerIsNo
 from tally.failpoints import failpoint
 from tally.settings import settings
 from tally.sources import kafka
@@ -152,7 +153,9 @@ def append(spark: SparkSession, topic: Topic, identity: str, seq: int, ranges: O
     decoded = decode(read_kafka(spark, topic.name, ranges), topic).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         refused = decoded.where("_reason IS NOT NULL")
-        counts = {row["_reason"]: row["count"] for row in refused.groupBy("_reason").count().collect()}
+        counts = {row["_reason"]: row["count"] for row in decoded.groupBy("_reason").count().collect()}
+        check_whole(topic, ranges, sum(counts.values()))
+        counts.pop(None, None)
         plan: dict[str, Any] = {"topic": topic.name, "topic_id": identity, "seq": seq, "ranges": ranges}
         failpoint("ingest.before_quarantine")
         if counts:
@@ -180,6 +183,20 @@ def append(spark: SparkSession, topic: Topic, identity: str, seq: int, ranges: O
     assert done is not None and done.seq == seq
     record(done)
     return done
+
+
+def check_whole(topic: Topic, ranges: Offsets, records: int) -> None:
+    """Refuse to archive fewer records than Kafka holds: offsets without one are counted by another client."""
+    offsets = sum(to - start for start, to in ranges.values())
+    if records == offsets:
+        return
+    there = kafka.count_records(topic.name, ranges)
+    if there != records:
+        raise AnswerIsNo(
+            f"Kafka holds {there:,} committed records in offsets {ranges}, and {records:,} of them were read",
+            field=topic.name,
+            cure="nothing was archived; run it again, and look at the brokers where it stays",
+        )
 
 
 def commit(rows: DataFrame, where: str, time: str, app: str, seq: int, words: str) -> None:

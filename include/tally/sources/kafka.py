@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from functools import cache
 from typing import Any
 
-from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tally.control import runs
@@ -102,6 +110,43 @@ def check_retained(topic: str, needed: dict[int, int], reached: dict[int, int], 
                 field=topic,
                 cure="give the topic a new name, or start with a new TALLY_HOME",
             )
+
+
+def count_records(topic: str, ranges: dict[int, tuple[int, int]]) -> int:
+    """How many committed records lie in the ranges, counted by a client of its own; offsets may hold none."""
+    consumer = Consumer(
+        librdkafka()
+        | {
+            "group.id": "tally-count",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "log_level": "2",
+        }
+    )
+    left = {partition: to for partition, (start, to) in ranges.items() if start < to}
+    counted, silent_until = 0, time.monotonic() + PATIENCE
+    try:
+        consumer.assign([TopicPartition(topic, partition, ranges[partition][0]) for partition in left])
+        while left:
+            for message in consumer.consume(10_000, 1.0):
+                silent_until = time.monotonic() + PATIENCE
+                partition, error = message.partition(), message.error()
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise unreachable(topic, error)
+                if partition not in left:
+                    continue
+                if error is not None or message.offset() >= left[partition]:
+                    del left[partition]
+                else:
+                    counted += 1
+                    if message.offset() + 1 == left[partition]:
+                        del left[partition]
+            if time.monotonic() > silent_until:
+                raise unreachable(topic, "no answer")
+    finally:
+        consumer.close()
+    return counted
 
 
 def unreachable(topic: str, error: object) -> TallyError:

@@ -60,6 +60,14 @@ def write(rows: DataFrame, batch: int, pipeline: Pipeline, generation: int) -> l
             field="checkpoint",
             cure="put back the newest checkpoint: an older copy would write older values over newer ones",
         )
+    if batch > (before.batch + 1 if before is not None and before.generation == generation else 0):
+        reached = before.batch if before is not None else "none"
+        raise AnswerIsNo(
+            f"the checkpoint is at micro-batch {batch}, the table only at {reached}: rows in between are missing",
+            pipeline=pipeline.name,
+            field="checkpoint",
+            cure="put back the newest table, or rebuild the stream from retained offsets",
+        )
     if before is not None and (before.generation, before.batch) == (generation, batch):
         # Killed after this batch's commit, before Spark's own: Spark runs it again and wants its state made, and its
         # watermark moved, by the very same rows. Delta would skip the write, and with it the rows.
@@ -123,11 +131,15 @@ def from_commit(commit: lake.Commit) -> ledger.MicroBatch:
 def repair_ledger(pipeline: Pipeline) -> int:
     """Copy into the ledger what Delta commits hold and the ledger lacks; the number of entries copied."""
     known = {(entry.generation, entry.batch) for entry in ledger.read(pipeline.name, pipeline.version)}
+    oldest = min(known, default=(1, 0))
+    whole = all((g, batch - 1) in known for g, batch in known if batch > 0 and (g, batch) != oldest)
     missing = []
     for commit in lake.commits(path(pipeline)):
         if commit.words.get("kind") == "micro-batch":
-            if (commit.words["generation"], commit.words["batch"]) in known:
+            place = (commit.words["generation"], commit.words["batch"])
+            if place not in known:
+                missing.append(from_commit(commit))
+            elif whole:
                 break
-            missing.append(from_commit(commit))
     ledger.record(missing)
     return len(missing)
