@@ -81,6 +81,7 @@ def test_committed_records_are_counted_where_offsets_hold_none(admin: AdminClien
         producer.begin_transaction()
         for at in range(records):
             producer.produce("lost", str(at).encode(), partition=at % 2)
+        producer.flush(15)  # an abort would drop what is not sent yet
         (producer.commit_transaction if commit else producer.abort_transaction)(15)
     offsets, deadline = 3 + 5 + 4 + 2 + 6, time.monotonic() + 15  # each transaction leaves a marker in each partition
     while sum((ends := kafka.end_offsets("lost")).values()) < offsets and time.monotonic() < deadline:
