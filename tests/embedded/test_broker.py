@@ -21,6 +21,7 @@ from tally.embedded.broker import down, pidfile, up
 from tally.embedded.broker_files import is_free
 from tally.errors import TallyError
 from tally.settings import settings
+from tally.supervise import lock
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -170,6 +171,24 @@ def test_a_damaged_store_is_told_by_the_log(own_home: Path) -> None:
     with pytest.raises(TallyError, match=r"node id"):
         up()
     assert processes_of(own_home) == []
+
+
+def test_down_ends_who_holds_a_lock_of_this_home(own_home: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from tally.supervise import lock; "
+        "held = lock.hold(Path(sys.argv[1])); print('held', flush=True); time.sleep(300)"
+    )
+    path = own_home / "run" / "stream-tally-x.lock"
+    other = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert other.stdout and other.stdout.readline() == "held\n"
+        with lock.hold(own_home / "run" / "mine.lock"):
+            assert down() == [f"process {other.pid}, which held stream-tally-x"]
+        assert not psutil.pid_exists(other.pid) and not lock.is_held(path)
+        assert down() == []
+    finally:
+        other.kill()
+        other.wait()
 
 
 def test_a_stale_pid_that_is_somebody_elses_is_not_touched(own_home: Path) -> None:

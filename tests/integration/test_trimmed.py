@@ -68,7 +68,7 @@ def test_an_event_that_comes_after_the_trim_is_explained_as_late(trimmed: World,
     found = reconcile(trimmed, name)
     assert (found["unexplained"], found["verdict"]) == (0, "reconciled")
     _, _, causes = told(trimmed, name)
-    assert found["events"] == causes
+    assert found["events"] == causes, trimmed.ledger(name)
     assert trimmed.table("batch", name) == oracle.batch_rows(worlds.shape_of(name), trimmed.truth(name))
     assert set(states(trimmed, name).values()) == {"sealed"}
 

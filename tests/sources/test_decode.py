@@ -87,6 +87,8 @@ REFUSED: dict[str, tuple[bytes | None, str]] = {
     "larger than a BIGINT": (wire(at=2**63), "wrong_type"),
     "zero": (wire(at=0), "time_unit"),
     "negative": (wire(at=-MS // 1000), "time_unit"),
+    "before 1900": (wire(at=-2_208_988_800_001), "time_unit"),
+    "the least time of .NET": (wire(at=-62_135_596_800_000), "time_unit"),
     "seconds in another time": (wire(seen=MS // 1000), "time_unit"),
     "a year before Christ": (wire(at="-9999-01-01T00:00:00Z"), "wrong_type"),
     "year 1": (wire(at="0001-01-01T00:00:00Z"), "wrong_type"),
@@ -108,9 +110,10 @@ TAKEN: dict[str, tuple[bytes, dict[str, Any]]] = {
     "ISO, Z": (wire(at="2026-11-18T09:59:00Z"), {"at": "2026-11-18 09:59:00"}),
     "ISO, no zone": (wire(at="2026-11-18 09:59:00.123"), {"at": "2026-11-18 09:59:00.123"}),
     "ISO, an hour east": (wire(at="2026-11-18T10:59:00+01:00"), {"at": "2026-11-18 09:59:00"}),
+    "1900": (wire(at=-2_208_988_800_000), {"at": "1900-01-01 00:00:00"}),
     "milliseconds as text": (wire(at=str(MS)), {"at": "2026-11-18 10:00:00"}),
     "more columns than declared": (wire(more={"x": [1, {"y": "}],"}]}), {}),
-    "brackets in a text": (wire(note='}],"r":[{'), {"note": '}],"r":[{'}),
+    "brackets in a text": (wire(note='}],"_records":[{'), {"note": '}],"_records":[{'}),
     "braces in a text": (wire(note="}{"), {"note": "}{"}),
     "an object in a text column": (b'{"id":1,"at":%d,"note":{"a":1}}' % MS, {"note": '{"a":1}', "fare": None}),
     "a column missing": (without("fare", "zone"), {"fare": None, "zone": None}),
@@ -173,6 +176,14 @@ def test_columns_that_must_be_there(spark: SparkSession) -> None:
     raw = spark.createDataFrame([(0, at, TAKEN_AT, record) for at, record in enumerate(records)], SHAPE)
     rows = decode(raw, strict).orderBy("_offset").collect()
     assert [row["_reason"] for row in rows] == [None, "missing:zone", "missing:zone", None]
+
+
+def test_a_column_may_have_any_name_that_is_not_reserved(spark: SparkSession) -> None:
+    odd = topic("t", schema="r BIGINT, slot INT, offset INT, at TIMESTAMP", event_time="at", lateness="1 minute")
+    record = json.dumps({"r": 7, "slot": 8, "offset": 9, "at": MS}).encode()
+    row = decode(spark.createDataFrame([(0, 4, TAKEN_AT, record)], SHAPE), odd).first()
+    assert row is not None
+    assert (row["_reason"], row["r"], row["slot"], row["offset"], row["_offset"]) == (None, 7, 8, 9, 4)
 
 
 def test_the_same_record_means_the_same_whenever_it_is_read(spark: SparkSession) -> None:

@@ -97,6 +97,28 @@ def test_asking_leaves_a_free_lock_free(tmp_path: Path) -> None:
     assert lock.holder(path) is None
 
 
+def test_a_tables_writer_is_ended_only_where_its_driver_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TALLY_HOME", str(tmp_path))
+    jvm = subprocess.Popen(["sleep", "300"])
+    try:
+        with lock.table("batch", "p", jvm=jvm.pid):
+            pass
+        with pytest.raises(ValueError, match="a job that failed"), lock.table("batch", "p", jvm=jvm.pid):
+            raise ValueError("a job that failed")
+        with lock.table("batch", "p"):
+            assert jvm.poll() is None, "its driver went on, or failed with its job done"
+        killed = lock.hold(lock.table_path("batch", "p"))
+        killed.adopt(jvm.pid)
+        killed.release()  # and no word that the job is done, as after kill -9
+        with lock.table("batch", "p"):
+            assert jvm.wait(10) == -9
+    finally:
+        jvm.kill()
+        jvm.wait()
+
+
 def test_a_table_has_one_lock_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TALLY_HOME", str(tmp_path))
     with (

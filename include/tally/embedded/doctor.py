@@ -91,9 +91,9 @@ def _python() -> Finding:
     found = ".".join(map(str, sys.version_info[:3]))
     return Finding(
         name="Python",
-        ok=(3, 11) <= sys.version_info[:2] < (3, 13),
+        ok=(3, 11) <= sys.version_info[:2] < (3, 14),
         found=found,
-        cure="install Python 3.11 or 3.12, remove .venv, then: make setup",
+        cure="install Python 3.11, 3.12 or 3.13, remove .venv, then: make setup",
     )
 
 

@@ -26,8 +26,8 @@ java_runs() {
 
 python_for_venv() { # the first Python that pyproject.toml allows
     local name
-    for name in python3.12 python3.11 python3; do
-        if have "$name" && "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' 2>/dev/null
+    for name in python3.12 python3.13 python3.11 python3; do
+        if have "$name" && "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 14))' 2>/dev/null
         then command -v "$name"; return; fi
     done
     return 1
@@ -89,7 +89,7 @@ packages() {
     if ! .venv/bin/python -c '' 2>/dev/null; then
         rm -rf .venv
         if ! python=$(python_for_venv); then
-            have uv || fail "needs Python 3.11 or 3.12 (or uv, which can fetch one); here is $(python3 --version 2>&1)"
+            have uv || fail "needs Python 3.11, 3.12 or 3.13 (or uv, which can fetch one); here is $(python3 --version 2>&1)"
             python=3.12
         fi
         if have uv; then uv venv -q --python "$python" .venv; else "$python" -m venv .venv; fi

@@ -1,0 +1,37 @@
+"""What Spark's write-ahead log says a stream still needs of its topics."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tally.speed import checkpoint
+
+
+def plan(folder: Path, batch: int, ends: dict[str, int], *, committed: bool) -> None:
+    """One entry of the offset log, as Spark writes it, and of the commit log where the micro-batch is over."""
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(exist_ok=True)
+    text = "\n".join(["v1", json.dumps({"batchWatermarkMs": 0}), json.dumps({"rides": ends})])
+    (folder / "offsets" / str(batch)).write_text(text)
+    if committed:
+        (folder / "commits" / str(batch)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+
+
+def test_nothing_is_needed_before_the_first_plan(tmp_path: Path) -> None:
+    assert checkpoint.unread(str(tmp_path), ["rides"]) == ({}, {})
+
+
+def test_a_committed_micro_batch_is_read_on_from_its_end(tmp_path: Path) -> None:
+    plan(tmp_path, 0, {"0": 100, "1": 7}, committed=True)
+    plan(tmp_path, 1, {"0": 200, "1": 9}, committed=True)
+    ends = {"rides": {0: 200, 1: 9}}
+    assert checkpoint.unread(str(tmp_path), ["rides"]) == (ends, ends)
+
+
+def test_one_that_was_only_planned_is_read_again_from_its_start(tmp_path: Path) -> None:
+    plan(tmp_path, 0, {"0": 100, "1": 7}, committed=True)
+    plan(tmp_path, 1, {"0": 200, "1": 9}, committed=False)
+    needed, reached = checkpoint.unread(str(tmp_path), ["rides"])
+    assert needed == {"rides": {0: 100, 1: 7}}
+    assert reached == {"rides": {0: 200, 1: 9}}
