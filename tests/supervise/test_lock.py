@@ -113,7 +113,7 @@ def test_a_tables_writer_is_ended_only_where_its_driver_was_killed(
         killed.adopt(jvm.pid)
         killed.release()  # and no word that the job is done, as after kill -9
         with lock.table("batch", "p"):
-            assert jvm.wait(10) == -9
+            assert not psutil.pid_exists(jvm.pid)
     finally:
         jvm.kill()
         jvm.wait()
