@@ -62,6 +62,20 @@ def test_a_bad_setting_is_named(home: Path) -> None:
     assert json.loads(ran.stdout)["field"] == "TALLY_KAFKA_PORT"
 
 
+def test_a_home_that_cannot_be_written_is_said_so(home: Path) -> None:
+    ran = tally("status", "--json", TALLY_HOME="/proc/nope")
+    assert ran.returncode == 2
+    told = json.loads(ran.stdout)
+    assert told["field"] == "TALLY_HOME" and "/proc/nope" in told["error"] and told["cure"]
+
+
+def test_settings_out_of_range_are_named(home: Path) -> None:
+    for name, value in (("TALLY_KAFKA_PORT", "70000"), ("TALLY_AIRFLOW_PORT", "-1"), ("TALLY_CONTROL", "foo")):
+        ran = tally("status", "--json", **{name: value})
+        assert ran.returncode == 2, ran.stdout
+        assert json.loads(ran.stdout)["field"] == name
+
+
 def test_the_unexpected_is_one_line_and_a_file(home: Path) -> None:
     ran = tally("down", before=STUB.format("KeyError('lost')"))
     assert ran.returncode == 1

@@ -35,6 +35,13 @@ def unexpected(error: Exception, arguments: Sequence[str], as_json: bool) -> int
     """Anything else: bad settings by name, or one line and the path of a file that holds the traceback."""
     if type(error).__name__ == "ValidationError" and hasattr(error, "errors"):
         return refused(_bad_settings(error), as_json)
+    if isinstance(error, OSError) and error.filename and Path(os.fsdecode(error.filename)).is_relative_to(_home()):
+        told = TallyError(
+            f"{error.strerror}: {os.fsdecode(error.filename)}",
+            field="TALLY_HOME",
+            cure="make it a folder that this user can write, with room on its disk",
+        )
+        return refused(told, as_json)
     lines = str(error).strip().splitlines()
     what = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
     file = _write_traceback(error, arguments)
@@ -52,7 +59,7 @@ def _bad_settings(error: Exception) -> TallyError:
 def _write_traceback(error: Exception, arguments: Sequence[str]) -> Path:
     name = f"error-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}.log"
     text = f"tally {' '.join(arguments)}\n\n{''.join(traceback.format_exception(error))}"
-    for folder in (_log_folder(), Path(tempfile.gettempdir())):
+    for folder in (_home() / "logs", Path(tempfile.gettempdir())):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text(text)
@@ -62,6 +69,8 @@ def _write_traceback(error: Exception, arguments: Sequence[str]) -> Path:
     return Path(os.devnull)
 
 
-def _log_folder() -> Path:
-    """The home's log folder, by the environment alone: the settings themselves may be what failed."""
-    return Path(os.environ.get("TALLY_HOME", "var")).expanduser().absolute() / "logs"
+def _home() -> Path:
+    """The home by the environment alone: the settings themselves may be what failed."""
+    from tally.settings import REPO
+
+    return Path(os.environ.get("TALLY_HOME") or REPO / "var").expanduser().absolute()

@@ -45,8 +45,8 @@ def opened(url: str) -> Engine:
     except (SQLAlchemyError, OSError, ImportError) as error:
         raise TallyError(
             f"cannot open the control store: {str(error).splitlines()[0]}",
-            field="TALLY_CONTROL",
-            cure="check the URL and its server",
+            field="TALLY_CONTROL" if settings().control else "TALLY_HOME",
+            cure="check the URL and its server" if settings().control else "make it a folder that this user can write",
         ) from None
     return engine
 
