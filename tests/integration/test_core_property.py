@@ -2,48 +2,86 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-import random
-from collections.abc import Iterator
+from dataclasses import dataclass
 
 import oracle
 import pytest
 import world as worlds
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from world import World
 
 KINDS = ("tumbling", "hopping", "session", "join")
-# Each example costs a minute: two in the suite, and as many more as TALLY_TEST_SEEDS names for a long night.
-SEEDS = [int(seed) for seed in os.environ.get("TALLY_TEST_SEEDS", "11,12").split(",")]
+# Each example costs a minute: one a kind of topic in the suite, always the same; as many as this says on a long night.
+EXAMPLES = int(os.environ.get("TALLY_TEST_EXAMPLES", "1"))
+made = itertools.count()
 
 
-@pytest.fixture(scope="module", params=SEEDS)
-def world(
-    request: pytest.FixtureRequest, spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[World]:
-    """A story told in rounds: the stream drains after each, in micro-batches of another size, under a new driver.
+@dataclass(frozen=True)
+class Plot:
+    """How a story goes: what is late, doubled and broken, where its rounds end, and how large micro-batches are."""
 
-    Odd seeds are for topics without ids, even ones for topics with.
-    """
-    seed = request.param
-    chance = random.Random(seed)
-    names = [f"{kind}{'_p' if seed % 2 else '_u'}" for kind in KINDS]
+    seed: int
+    late: float
+    again: float
+    bad: float
+    rounds: tuple[float, ...]
+    sizes: tuple[int, ...]
+
+
+def shares(least: int, most: int) -> st.SearchStrategy[float]:
+    return st.integers(least, most).map(lambda percent: percent / 100)
+
+
+PLOTS = st.builds(
+    Plot,
+    seed=st.integers(0, 2**32),
+    late=shares(5, 40),
+    again=shares(0, 30),
+    bad=shares(0, 10),
+    rounds=st.lists(shares(20, 95), min_size=1, max_size=3, unique=True).map(lambda cuts: tuple(sorted(cuts))),
+    sizes=st.lists(st.integers(40, 120), min_size=4, max_size=4).map(tuple),
+)
+
+
+@pytest.mark.parametrize("ids", ["plain", "unique"])
+@settings(
+    max_examples=EXAMPLES,
+    derandomize=EXAMPLES == 1,
+    database=None,
+    deadline=None,
+    phases=[Phase.generate],  # to shrink a failure would take a day; the plot says enough to run it again
+    suppress_health_check=list(HealthCheck),
+)
+@given(plot=PLOTS)
+def test_both_layers_are_what_the_oracle_says_and_reconcile(
+    ids: str, plot: Plot, spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    names = [f"{kind}{'_p' if ids == 'plain' else '_u'}" for kind in KINDS]
     with pytest.MonkeyPatch.context() as patch:
-        made = worlds.make(tmp_path_factory.mktemp(f"core{seed}"), f"core{seed}.", broker, patch, names)
-        records = worlds.story(seed, 220, made.prefix)
-        cuts = sorted(chance.sample(range(len(records) // 4, len(records)), 1))
-        for start, end in zip([0, *cuts], [*cuts, len(records)], strict=True):
-            patch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", str(chance.choice([50, 70, 90])))
-            made.produce(records[start:end])
-            made.stream()
-        made.produce(worlds.flush(made.prefix))
-        made.stream()
-        yield made
+        number = next(made)
+        world = worlds.make(tmp_path_factory.mktemp(f"core{number}"), f"core{number}.", broker, patch, names)
+        tell(world, plot, patch)
+        for name in names:
+            check(world, name)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_both_layers_are_what_the_oracle_says_and_reconcile(world: World, kind: str) -> None:
-    name = next(name for name in world.names if name.startswith(kind))
+def tell(world: World, plot: Plot, patch: pytest.MonkeyPatch) -> None:
+    """A story told in rounds: the stream drains after each, in micro-batches of another size, under a new driver."""
+    records = worlds.story(plot.seed, 220, world.prefix, late=plot.late, again=plot.again, bad=plot.bad)
+    cuts = [0, *(int(share * len(records)) for share in plot.rounds), len(records)]
+    for (start, end), size in zip(itertools.pairwise(cuts), plot.sizes, strict=False):
+        patch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", str(size))
+        world.produce(records[start:end])
+        world.stream()
+    world.produce(worlds.flush(world.prefix))
+    world.stream()
+
+
+def check(world: World, name: str) -> None:
     shape, truth = worlds.shape_of(name), world.truth(name)
     told = oracle.streamed(shape, truth, world.boundaries(name))
     assert [batch.watermark for batch in world.ledger(name)] == told.watermarks

@@ -44,7 +44,7 @@ def topic(
     """Declare a Kafka topic; a contract that cannot hold is refused at the author's line."""
     where = author_line()
     try:
-        if not isinstance(name, str) or not TOPIC_NAME.match(name):
+        if not isinstance(name, str) or not TOPIC_NAME.match(name) or name in (".", ".."):
             refuse(f"{name!r} is no Kafka topic name", "name", "use letters, digits, '.', '_' and '-'")
         fields = parse_schema(schema)
         types = {f.name: f.type for f in fields}
@@ -54,7 +54,7 @@ def topic(
             refuse(f"{event_time!r} is {types[event_time]}", "event_time", "declare it TIMESTAMP in the schema")
         if unique is not None and unique not in types:
             refuse(f"{unique!r} is not in the schema", "unique", f"one of: {', '.join(types)}")
-        if not isinstance(partitions, int) or partitions < 1:
+        if type(partitions) is not int or partitions < 1:
             refuse(f"{partitions!r} partitions", "partitions", "at least 1")
         return Topic(
             name=name,

@@ -97,12 +97,13 @@ def run(file: Path, name: str) -> ModuleType:
         raise DefinitionError(
             f"{error.msg}", where=f"{error.filename}:{error.lineno}", cure="mend the syntax"
         ) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(file.parent)]
         where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else str(file)
-        raise DefinitionError(
-            f"{type(error).__name__}: {error}", where=where, cure="a definition file must load without doing anything"
-        ) from None
+        cure = "a definition file must load without doing anything"
+        if isinstance(error, TypeError | AttributeError):
+            cure = "give topic(...) and pipeline(...) what docs/write_a_pipeline.md says"
+        raise DefinitionError(f"{type(error).__name__}: {error}", where=where, cure=cure) from None
     return module
 
 

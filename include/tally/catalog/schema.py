@@ -50,7 +50,7 @@ def parse_type(name: str, text: str) -> str:
     if upper in SIMPLE:
         return SPELLING.get(upper, upper)
     decimal = DECIMAL.match(upper)
-    if decimal:
+    if decimal and int(decimal[2] or 0) <= int(decimal[1] or 10) <= 38:
         return f"DECIMAL({decimal[1] or 10},{decimal[2] or 0})"
     if re.match(r"(ARRAY|MAP|STRUCT)\s*<.*>$", upper):
         return re.sub(r"\s+", " ", text.strip())

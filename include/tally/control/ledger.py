@@ -16,7 +16,10 @@ Ranges = dict[str, dict[int, tuple[int, int]]]
 
 @dataclass(frozen=True, kw_only=True)
 class MicroBatch:
-    """One applied micro-batch; ranges are half-open, watermarks are event time in milliseconds."""
+    """One applied micro-batch; ranges are half-open, watermarks are event time in milliseconds.
+
+    Partitions stand in the order in which the micro-batch read them, where that matters: see speed/scan.py.
+    """
 
     pipeline: str
     version: str

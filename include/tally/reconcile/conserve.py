@@ -38,8 +38,8 @@ def conservation(spark: SparkSession, cut: Cut, frames: Sequence[DataFrame], ran
 
 def place(topic: Topic, cut: Cut) -> Column:
     """Where a record is accounted for."""
-    time, word = F.unix_millis(topic.event_time), F.col("_fate")
-    word = F.when((word == fate.IN_FLIGHT) & (time <= cut.last.watermark), fate.LATE).otherwise(word)
+    time, word = F.unix_micros(topic.event_time), F.col("_fate")
+    word = F.when((word == fate.IN_FLIGHT) & (time <= cut.last.watermark * 1000), fate.LATE).otherwise(word)
     word = F.when((word == fate.ACCEPTED) & over(topic, cut), fate.LATE).otherwise(word)
     word = F.when(~F.col("_counted") & (word != fate.ACCEPTED), fate.DUPLICATE).otherwise(word)
     word = F.when(word.isin(fate.ACCEPTED, fate.LATE) & F.col("_filtered"), "filtered").otherwise(word)
@@ -51,9 +51,9 @@ def over(topic: Topic, cut: Cut) -> Column:
     window = cut.pipeline.window
     if cut.late_rule != "window":
         return F.lit(False)
-    time, step = F.unix_millis(topic.event_time), F.lit(millis(window.slide))
+    time, step = F.unix_micros(topic.event_time), F.lit(millis(window.slide) * 1000)
     last_start = time if window.kind == "session" else time - F.pmod(time, step)
-    return last_start + millis(window.size) <= F.col("_late_at")
+    return last_start + millis(window.size) * 1000 <= F.col("_late_at") * 1000
 
 
 def ingest_balance(pipeline: Pipeline) -> dict[str, Any]:

@@ -49,9 +49,10 @@ def slot_of(pipeline: Pipeline) -> Column:
 
 def digests(rows: DataFrame, pipeline: Pipeline) -> dict[int, Digest]:
     """The digest of each slot that has rows, by slot start."""
+    end = F.ceil(F.unix_micros("window_end") / F.lit(1000))  # over only when the watermark has passed all of it
     found = (
         rows.groupBy(slot_of(pipeline).alias("slot"))
-        .agg(F.count("*").alias("n"), F.sum(row_hash(rows)).alias("h"), F.max(F.unix_millis("window_end")).alias("e"))
+        .agg(F.count("*").alias("n"), F.sum(row_hash(rows)).alias("h"), F.max(end).alias("e"))
         .collect()
     )
     return {row["slot"]: Digest(rows=row["n"], hash=str(row["h"]), last_end=row["e"]) for row in found}

@@ -29,7 +29,8 @@ def causes(frame: DataFrame, topic: Topic, cut: Cut, *, first: bool) -> DataFram
     time = F.unix_millis(topic.event_time)
     cell = time - F.pmod(time, F.lit(step))
     cause = F.when(~F.col("_counted") & (F.col("_fate") == fate.ACCEPTED), fate.DUPLICATE).when(
-        F.col("_counted") & (F.col("_fate") != fate.ACCEPTED), settled(F.col("_fate"), time, cut)
+        F.col("_counted") & (F.col("_fate") != fate.ACCEPTED),
+        settled(F.col("_fate"), F.unix_micros(topic.event_time), cut),
     )
     marked = frame.withColumn("_cause", cause).withColumn("_cell", cell)
     if first and pipeline.window.kind == "session":
@@ -40,13 +41,13 @@ def causes(frame: DataFrame, topic: Topic, cut: Cut, *, first: bool) -> DataFram
 
 
 def settled(found: Column, time: Column, cut: Cut) -> Column:
-    """An event that the stream has yet to read is late already where the watermark has passed it."""
-    return F.when((found == fate.IN_FLIGHT) & (time <= cut.last.watermark), fate.LATE).otherwise(found)
+    """An event that the stream has yet to read is late already where the watermark has passed its microsecond."""
+    return F.when((found == fate.IN_FLIGHT) & (time <= cut.last.watermark * 1000), fate.LATE).otherwise(found)
 
 
 def with_window_causes(marked: DataFrame, frame: DataFrame, cut: Cut) -> DataFrame:
     """An accepted event is late too when any of its windows was over before its micro-batch."""
-    over = F.unix_millis("window.end") <= F.coalesce("_late_at", F.lit(cut.last.watermark))
+    over = F.unix_micros("window.end") <= F.coalesce("_late_at", F.lit(cut.last.watermark)) * 1000
     open_to = with_window(frame.where("_counted"), cut.pipeline).where(over)
     late = open_to.where(F.col("_fate").isin(fate.ACCEPTED, fate.IN_FLIGHT)).select("_partition", "_offset").distinct()
     joined = marked.join(late.withColumn("_over", F.lit(True)), ["_partition", "_offset"], "left")
@@ -55,9 +56,9 @@ def with_window_causes(marked: DataFrame, frame: DataFrame, cut: Cut) -> DataFra
 
 def with_session_causes(marked: DataFrame, frame: DataFrame, cut: Cut) -> DataFrame:
     """Late for a session of its own, or accepted beside one that was over and so split off."""
-    gap = millis(cut.pipeline.window.size)
-    time = F.unix_millis(cut.pipeline.reads[0].event_time)
-    late_at = F.coalesce("_late_at", F.lit(cut.last.watermark))
+    gap = millis(cut.pipeline.window.size) * 1000
+    time = F.unix_micros(cut.pipeline.reads[0].event_time)
+    late_at = F.coalesce("_late_at", F.lit(cut.last.watermark)) * 1000
     own = F.lit(cut.late_rule == "window") & (time + gap <= late_at)
     walked = walked_events(accepted(frame), cut).where("_split")
     split = walked.select("_partition", "_offset", F.lit(True).alias("_off")).distinct()

@@ -139,10 +139,10 @@ def with_fate(events: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
         )
         .drop("_found")
     )
-    time = F.unix_millis(topic.event_time)
+    time = F.unix_micros(topic.event_time)  # as Spark compares it; watermarks are whole milliseconds
     by_time = cut.late_rule == "event"
-    late = (time <= F.col("_late_at")) if by_time else F.lit(False)
-    in_time_again = (time > F.col("_again_late_at")) if by_time else F.lit(True)
+    late = (time <= F.col("_late_at") * 1000) if by_time else F.lit(False)
+    in_time_again = (time > F.col("_again_late_at") * 1000) if by_time else F.lit(True)
     twice = F.lit(False) if topic.unique else (F.col("_again_index") >= 0) & in_time_again
     fate = (
         F.when(F.col("_batch_index") == GAP, SKIPPED)
@@ -165,23 +165,26 @@ def with_stream_duplicates(tagged: DataFrame, topic: Topic, cut: Cut) -> DataFra
     assert topic.unique
     copies = tagged.groupBy(topic.unique).count().where("count > 1").select(topic.unique)
     several = tagged.where(F.col("_fate") == ACCEPTED).join(copies, topic.unique, "left_semi")
-    delay, ends = millis(topic.lateness), [batch.watermark for batch in cut.batches]
+    delay, ends = millis(topic.lateness) * 1000, [batch.watermark * 1000 for batch in cut.batches]
+    read = [{p: at for at, p in enumerate(batch.ranges.get(topic.name, {}))} for batch in cut.batches]
     shape = "_partition int, _offset bigint, _again boolean"
 
     def keep_first(group: pd.DataFrame) -> pd.DataFrame:
         """Follow the state of one id: its first copy holds it until the watermark passes its time + lateness."""
+        copies = list(zip(group["_batch_index"], group["_partition"], group["_offset"], group["_time"], strict=True))
+        copies.sort(key=lambda copy: (copy[0], read[copy[0]][copy[1]], copy[2]))  # as Spark met them
         again, free_from = [], -1
-        for index, time in zip(group["_batch_index"], group["_time"], strict=True):
+        for index, _, _, time in copies:
             again.append(index < free_from)
             if index >= free_from:
                 free_from = max(index, bisect_left(ends, time + delay)) + 1
-        return pd.DataFrame({"_partition": group["_partition"], "_offset": group["_offset"], "_again": again})
+        places = {"_partition": [copy[1] for copy in copies], "_offset": [copy[2] for copy in copies]}
+        return pd.DataFrame({**places, "_again": again})
 
     wanted = several.select(
-        topic.unique, "_partition", "_offset", "_batch_index", F.unix_millis(topic.event_time).alias("_time")
+        topic.unique, "_partition", "_offset", "_batch_index", F.unix_micros(topic.event_time).alias("_time")
     )
-    met = ["_batch_index", "_partition", "_offset"]  # the order in which Spark met them
-    again = follow_groups(wanted, [topic.unique], met, keep_first, shape).where("_again")
+    again = follow_groups(wanted, [topic.unique], ["_batch_index"], keep_first, shape).where("_again")
     joined = tagged.join(again, ["_partition", "_offset"], "left")
     fate = F.when(F.col("_again"), DUPLICATE).otherwise(F.col("_fate"))
     return joined.withColumn("_fate", fate).drop("_again")

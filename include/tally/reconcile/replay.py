@@ -98,13 +98,13 @@ def in_windows(events: DataFrame, cut: Cut) -> DataFrame:
     windowed = with_window(events, pipeline)
     if cut.late_rule != "window":
         return windowed
-    return windowed.where(F.unix_millis("window.end") > F.col("_late_at"))
+    return windowed.where(F.unix_micros("window.end") > F.col("_late_at") * 1000)
 
 
 def in_sessions(events: DataFrame, cut: Cut) -> DataFrame:
     """Accepted events with the session that the stream emitted for them, by walking its micro-batches in order."""
     walked = walked_events(events, cut).where("_start IS NOT NULL")
-    window = F.struct(F.timestamp_millis("_start").alias("start"), F.timestamp_millis("_end").alias("end"))
+    window = F.struct(F.timestamp_micros("_start").alias("start"), F.timestamp_micros("_end").alias("end"))
     return walked.withColumn("window", window)
 
 
@@ -112,10 +112,10 @@ def walked_events(events: DataFrame, cut: Cut) -> DataFrame:
     """Accepted events that are not late for a session of their own, with `_start`, `_end` and `_split`."""
     pipeline, topic = cut.pipeline, cut.pipeline.reads[0]
     events = events.where("_differs AND NOT _filtered")
-    gap, ends = millis(pipeline.window.size), [batch.watermark for batch in cut.batches]
-    timed = events.withColumn("_time", F.unix_millis(topic.event_time))
+    gap, ends = millis(pipeline.window.size) * 1000, [batch.watermark * 1000 for batch in cut.batches]
+    timed = events.withColumn("_time", F.unix_micros(topic.event_time))
     if cut.late_rule == "window":
-        timed = timed.where(F.col("_time") + gap > F.col("_late_at"))
+        timed = timed.where(F.col("_time") + gap > F.col("_late_at") * 1000)
     shape = "_partition int, _offset bigint, _batch_index bigint, _start bigint, _end bigint, _split boolean"
 
     def follow(group: pd.DataFrame) -> pd.DataFrame:

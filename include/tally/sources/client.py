@@ -37,8 +37,12 @@ def properties() -> dict[str, str]:
         return {}
     try:
         text = Path(path).read_text()
-    except OSError as error:
-        raise TallyError(f"cannot read {path}: {error.strerror}", field="TALLY_KAFKA_PROPERTIES") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise TallyError(
+            f"cannot read {path}: {getattr(error, 'strerror', '') or error}",
+            field="TALLY_KAFKA_PROPERTIES",
+            cure="name a file of key=value lines in UTF-8",
+        ) from None
     return checked(parse(text))
 
 

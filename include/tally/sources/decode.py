@@ -27,8 +27,9 @@ def decode(raw: DataFrame, topic: Topic) -> DataFrame:
     # The record stands alone in an array, so that a second object in it is seen; the row is built once, by inline.
     wrapped = alone(text)
     wire = ", ".join(f"`{f.name}`: {'STRING' if f.type == 'TIMESTAMP' else f.type}" for f in topic.schema)
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt", "allowNonNumericNumbers": "false"}
-    parsed = F.from_json(wrapped, f"_records ARRAY<STRUCT<{wire}>>, _corrupt STRING", options)
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
+    options |= dict.fromkeys(("allowNonNumericNumbers", "allowSingleQuotes"), "false")
+    parsed = F.from_json(wrapped, f"_records ARRAY<STRUCT<{wire}>>, _end INT, _corrupt STRING", options)
     rows = raw.select(
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
@@ -38,13 +39,13 @@ def decode(raw: DataFrame, topic: Topic) -> DataFrame:
     )
     record = F.get(F.col("_records"), F.lit(0))
     columns = [typed(record[f.name], f.type).alias(f.name) for f in topic.schema]
-    checked = rows.select(*WHERE, "_raw", "_corrupt", "_records", *columns)
+    checked = rows.select(*WHERE, "_raw", "_corrupt", "_records", "_end", *columns)
     return checked.select(*topic.columns, *WHERE, "_raw", reason(topic).alias("_reason"))
 
 
 def alone(text: Column) -> Column:
-    """The record's text as the only element of an array."""
-    return F.concat(F.lit('{"_records":['), text, F.lit("]}"))
+    """The record's text as the only element of an array, with an end that is missing where it closed the whole."""
+    return F.concat(F.lit('{"_records":['), text, F.lit('],"_end":1}'))
 
 
 def typed(column: Column, kind: str) -> Column:
@@ -75,9 +76,10 @@ def reason(topic: Topic) -> Column:
         .when(~broken & ((F.size("_records") != 1) | record.isNull()), "not_one_object")
         # Brackets that close the array early hide what follows; they need a look only where one stands in the record.
         .when(
-            text.contains("]") & text.rlike(r"\}\s*\]\s*,") & (F.size(F.json_object_keys(alone(text))) != 1),
+            text.contains("]") & text.rlike(r"\}\s*\]\s*,") & (F.size(F.json_object_keys(alone(text))) != 2),
             "not_one_object",
         )
+        .when(~broken & F.col("_end").isNull(), "not_json")
         .when(broken, "wrong_type")
         .when(record[topic.event_time].isNull(), "no_time")
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -10,6 +12,7 @@ from pyspark.sql import functions as F
 from tally import lake
 from tally.catalog.spec import Pipeline
 from tally.control import ledger
+from tally.control.ledger import Ranges
 from tally.control.store import now_ms
 from tally.errors import AnswerIsNo
 from tally.failpoints import failpoint
@@ -46,7 +49,9 @@ def order(generation: int, batch: int) -> int:
     return ((generation - 1) << 40) + batch
 
 
-def write(rows: DataFrame, batch: int, pipeline: Pipeline, generation: int) -> ledger.MicroBatch:
+def write(
+    rows: DataFrame, batch: int, pipeline: Pipeline, generation: int, in_order: Callable[[Ranges], Ranges]
+) -> ledger.MicroBatch:
     """Append a micro-batch's rows; one that the table already holds changes nothing.
 
     The ledger's newest entry tells which that is: one writer, and each of its commits is in the ledger before the next.
@@ -75,6 +80,7 @@ def write(rows: DataFrame, batch: int, pipeline: Pipeline, generation: int) -> l
         return before
     root = checkpoint.root(pipeline.name, pipeline.version, generation)
     plan = checkpoint.planned(root, batch, [topic.name for topic in pipeline.reads])
+    plan = replace(plan, ranges=in_order(plan.ranges))
     words = lake.words("micro-batch", **as_words(plan, pipeline, generation))
     failpoint("speed.before_commit")
     (

@@ -13,7 +13,7 @@ from tally.control import ledger
 from tally.settings import settings
 from tally.sources import kafka
 from tally.sources.frames import partition_date, streamed
-from tally.speed import checkpoint, commit
+from tally.speed import checkpoint, commit, scan
 from tally.speed.fold import fold_when_due
 
 Applied = Callable[[ledger.MicroBatch], None]
@@ -30,7 +30,9 @@ def start(
     prepare_table(spark, pipeline, rows)
 
     def apply(batch_rows: DataFrame, batch: int) -> None:
-        done = commit.write(batch_rows, batch, pipeline, generation)
+        done = commit.write(
+            batch_rows, batch, pipeline, generation, lambda ranges: scan.in_order(spark, pipeline, ranges)
+        )
         applied(done)
         fold_when_due(spark, pipeline, batch)
 

@@ -117,6 +117,9 @@ def verdict(signs: Signs) -> tuple[State, str, str]:
     records = "unknown lag" if signs.lag is None else f"{signs.lag:,} records behind"
     if signs.wanted == "paused":
         return "paused", signs.wanted_why or "paused by a person", "tally resume PIPELINE"
+    if signs.stream.get("state") == "data_lost":
+        cure = "once that is seen to: tally pause, then tally resume"
+        return "failed", said or "records are gone that it had not read", f"{cure}; log: {signs.log}"
     if not signs.lives:
         why = (
             "no driver was ever started"
@@ -124,9 +127,8 @@ def verdict(signs: Signs) -> tuple[State, str, str]:
             else f"its driver is gone ({seconds(signs.silent)} silent)"
         )
         return "dead", why, f"the streams DAG starts it within a minute, or: tally stream; log: {signs.log}"
-    if signs.stream.get("state") in ("failed", "data_lost"):
-        cure = "it is tried again by itself; once lost data is seen to: tally pause, then tally resume"
-        return "failed", said or "its query ended", f"{cure}; log: {signs.log}"
+    if signs.stream.get("state") == "failed":
+        return "failed", said or "its query ended", f"it is tried again by itself; log: {signs.log}"
     if signs.silent is not None and signs.silent > launch.SILENCE_MS and age > launch.SILENCE_MS:
         return (
             "hung",
