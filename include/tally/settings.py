@@ -6,9 +6,10 @@ import json
 from functools import cached_property
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from tally.catalog.duration import parse_duration
 from tally.errors import TallyError
 
 REPO = Path(__file__).resolve().parents[2]
@@ -30,7 +31,7 @@ class Settings(BaseSettings):
     kafka_properties: Path | None = Field(
         None, description="Client properties (SASL_SSL and the like) for every client."
     )
-    kafka_retention_hours: int = Field(168, description="Retention of topics that Tally itself creates.")
+    kafka_retention_hours: int = Field(168, ge=1, description="Retention of topics that Tally itself creates.")
     lake: str = Field("", description="Root of the Delta tables, a path or URI; empty: <home>/lake.")
     checkpoints: str = Field("", description="Root of the stream checkpoints; empty: <home>/checkpoints.")
     control: str = Field("", description="SQLAlchemy URL of the control store; empty: SQLite in <home>.")
@@ -38,12 +39,12 @@ class Settings(BaseSettings):
     spark_memory: str = Field("1g", description="Driver memory of a batch or reconcile job.")
     stream_memory: str = Field("1536m", description="Driver memory of a stream driver.")
     java_options: str = Field("", description="More options for Spark's JVMs, separated by spaces.")
-    shuffle_partitions: int = Field(2, description="Pinned into a stream's checkpoint by its first batch.")
-    trigger_seconds: float = Field(1.0, description="Pace of micro-batches.")
-    max_offsets_per_trigger: int = Field(500_000, description="Most records one micro-batch takes.")
-    max_offsets_per_ingest: int = Field(4_000_000, description="Most records one archive commit takes.")
+    shuffle_partitions: int = Field(2, ge=1, description="Pinned into a stream's checkpoint by its first batch.")
+    trigger_seconds: float = Field(1.0, ge=0, description="Pace of micro-batches.")
+    max_offsets_per_trigger: int = Field(500_000, ge=1, description="Most records one micro-batch takes.")
+    max_offsets_per_ingest: int = Field(4_000_000, ge=1, description="Most records one archive commit takes.")
     skew: str = Field("5 minutes", description="How far past its record's broker time an event time may lie.")
-    fold_after_batches: int = Field(100, description="Micro-batches between folds of superseded speed rows.")
+    fold_after_batches: int = Field(100, ge=0, description="Micro-batches between folds of superseded speed rows.")
     trim_after: str = Field("7 days", description="How long a sealed window's speed rows are kept.")
     settle: str = Field("0 seconds", description="Extra wait after a window closes before it may be sealed.")
     tolerance: float = Field(
@@ -55,6 +56,15 @@ class Settings(BaseSettings):
     keep_reconciliations: str = Field("90 days", description="How long comparisons that hold no window are kept.")
     keep_airflow_runs: str = Field("30 days", description="How long `maintain` keeps runs in Airflow's own database.")
     airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI in the demo.")
+
+    @field_validator("skew", "settle", "trim_after", "keep_reconciliations", "keep_airflow_runs")
+    @classmethod
+    def a_duration(cls, text: str) -> str:
+        try:
+            parse_duration(text)
+        except TallyError as error:
+            raise ValueError(f"{error.message}: {error.cure}") from None
+        return text
 
     def model_post_init(self, _: object) -> None:
         for name in ("home", "catalog", "jars"):

@@ -52,9 +52,10 @@ def archived_ranges(topic: str) -> dict[int, tuple[int, int]]:
 
 
 def retained_ranges(topic: str) -> dict[int, tuple[int, int]]:
-    """First and next offset of each partition that Kafka holds."""
-    from tally.sources.kafka import begin_offsets, end_offsets
+    """First and next offset of each partition that Kafka holds; of a recreated topic they mean other records."""
+    from tally.sources.kafka import begin_offsets, check_identity, end_offsets
 
+    check_identity(topic)
     begin = begin_offsets(topic)
     return {partition: (begin.get(partition, 0), end) for partition, end in end_offsets(topic).items()}
 

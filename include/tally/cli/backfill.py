@@ -46,9 +46,13 @@ def backfill(
 def planned(pipeline: str, since: str, until: str, chunk: str) -> Any:
     from tally.backfill.coverage import coverage
     from tally.backfill.plan import plan as make
+    from tally.catalog.duration import parse_duration, parse_instant
     from tally.catalog.load import catalogue
 
     spec = catalogue().pipeline(pipeline)
+    for time, option in ((since, "--from"), (until, "--to")):  # before Kafka is asked for anything
+        parse_instant(time, field=option)
+    parse_duration(chunk, field="--chunk")
     return make(spec, since, until, coverage=coverage(spec), chunk=chunk)
 
 

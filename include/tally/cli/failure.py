@@ -52,7 +52,7 @@ def unexpected(error: Exception, arguments: Sequence[str], as_json: bool) -> int
 def _bad_settings(error: Exception) -> TallyError:
     faults = error.errors()  # type: ignore[attr-defined]
     names = ", ".join("TALLY_" + "_".join(map(str, fault["loc"])).upper() for fault in faults)
-    words = "; ".join(f"{fault['msg']}, got {fault.get('input')!r}" for fault in faults)
+    words = "; ".join(f"{fault['msg'].removeprefix('Value error, ')}, got {fault.get('input')!r}" for fault in faults)
     return TallyError(words, field=names, cure="correct it in the environment, or unset it for the default")
 
 
