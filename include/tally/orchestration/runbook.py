@@ -64,7 +64,7 @@ MAINTAIN = """\
 Once a day: **lake** compacts small files and removes those that no table version of the last week needs (never less
 than 168 hours) in archive, quarantine, batch and audit tables, one at a time, under each table's writer lock; speed
 tables are their driver's own. **control_store** drops old comparisons that hold no window. **airflow_database** is
-`airflow db clean`, without an archive.
+`airflow db clean`, without an archive, and drops task logs as old.
 
 **Red:** nothing is lost, only not yet tidied. Usual causes: no disk, or a table's lock held for over ten minutes by a
 long job.

@@ -88,9 +88,13 @@ def prune_control_store() -> None:
 
 
 def clean_airflow() -> None:
-    """Run `airflow db clean` up to the setting; a task may not touch the database itself, so a command does."""
+    """Run `airflow db clean` up to the setting, and drop the logs of tasks as old.
+
+    A task may not touch the database itself, so a command does.
+    """
     keep = parse_duration(settings().keep_airflow_runs, field="TALLY_KEEP_AIRFLOW_RUNS")
-    cutoff = (datetime.now(UTC) - keep).isoformat(timespec="seconds")
+    before = datetime.now(UTC) - keep
+    cutoff = before.isoformat(timespec="seconds")
     command = [airflow_command(), "db", "clean", "--clean-before-timestamp", cutoff, "--skip-archive", "--yes"]
     # Inside a task Airflow points these at a database that does not exist; without them the configuration file counts.
     blocked = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__SQL_ALCHEMY_CONN")
@@ -99,7 +103,21 @@ def clean_airflow() -> None:
     print(done.stdout[-4000:])
     if done.returncode:
         raise TallyError(f"airflow db clean ended with {done.returncode}", cure="see the lines above")
-    print(f"cleaned Airflow's database of what ended before {cutoff}")
+    home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
+    dropped = drop_logs(Path(os.environ.get("AIRFLOW__LOGGING__BASE_LOG_FOLDER", home / "logs")), before.timestamp())
+    print(f"cleaned Airflow's database of what ended before {cutoff}, and dropped {dropped} logs as old")
+
+
+def drop_logs(folder: Path, before: float) -> int:
+    """Delete the task logs that were last written before a time, and the folders that this empties; their number."""
+    old = [file for file in folder.glob("dag_id=*/**/*.log") if file.stat().st_mtime < before]
+    for file in old:
+        file.unlink(missing_ok=True)
+        for place in file.parents:
+            if place == folder or any(place.iterdir()):
+                break
+            place.rmdir()
+    return len(old)
 
 
 def airflow_command() -> str:
