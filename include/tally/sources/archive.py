@@ -102,7 +102,7 @@ def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
                 return done
             seq, ranges = plan
             starts = {p: start for p, (start, _) in ranges.items()}
-            kafka.check_retained(topic.name, starts, starts, f"archive of {topic.name}")
+            kafka.check_retained(topic.name, starts, starts, who=None)
             last = append(spark, topic, identity, seq, ranges)
             done.append(last)
 

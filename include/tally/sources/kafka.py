@@ -89,7 +89,7 @@ def check_identity(topic: str, patience: float = PATIENCE) -> str:
     return identity
 
 
-def check_retained(topic: str, needed: dict[int, int], reached: dict[int, int], who: str) -> None:
+def check_retained(topic: str, needed: dict[int, int], reached: dict[int, int], who: str | None) -> None:
     """Raise with topic, partition and range where records from `needed` on are gone, or none ever up to `reached`."""
     begin, end = begin_offsets(topic), end_offsets(topic)
     for partition, offset in sorted(needed.items()):

@@ -140,7 +140,7 @@ class Driver:
         try:
             hosted.held = lock.hold(lock.table_path("speed", pipeline.name, pipeline.version))
         except TallyError as error:
-            print(f"{pipeline.name}: {error}", flush=True)
+            print(told(error, pipeline), flush=True)
             hosted.retry_at = time.monotonic() + MOST_BACKOFF
             if self.until_caught_up:
                 hosted.done, hosted.failed = True, error
@@ -202,7 +202,7 @@ class Driver:
         streams.show(hosted.pipeline.name, state="data_lost" if lost else "failed", reason=reason, app=self.app)
         runs.raise_incident(hosted.pipeline.name, "data lost" if lost else "stream failed", reason, error.cure or "")
         after = "it stays stopped" if lost or self.until_caught_up else f"next try in {wait:.0f} s"
-        print(f"{hosted.pipeline.name}: {error}\n  {after}", flush=True)
+        print(f"{told(error, hosted.pipeline)}\n  {after}", flush=True)
 
     def check_identity(self, hosted: Hosted) -> None:
         try:
@@ -257,6 +257,11 @@ def freshness(pipeline: Pipeline, progress: Any) -> dict[str, Any]:
     if topics and topics[0]["newest_event"] is not None:
         told["newest_window"] = pipeline.slot(topics[0]["newest_event"])
     return told
+
+
+def told(error: TallyError, pipeline: Pipeline) -> str:
+    """An error with the pipeline's name before it, once."""
+    return str(error) if error.pipeline == pipeline.name else f"{pipeline.name}: {error}"
 
 
 def diagnosed(error: BaseException, pipeline: Pipeline) -> TallyError:
