@@ -20,27 +20,27 @@ from tally.reconcile.compare import compare
 from tally.reconcile.judge import judge
 from tally.reconcile.seal import seal
 
-NAMES = ["tumbling", "session"]
+
+@pytest.fixture(scope="module", params=["tumbling", pytest.param("session", marks=pytest.mark.long)])
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def made(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def made(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory, name: str) -> Iterator[World]:
     """Both layers hold the first half; then the second half comes, and a backfill of a later hour archives it."""
     with pytest.MonkeyPatch.context() as patch:
-        world = worlds.make(tmp_path_factory.mktemp("stale"), "stale.", broker, patch, NAMES)
+        world = worlds.make(tmp_path_factory.mktemp("stale"), f"stale.{name}.", broker, patch, [name])
         records = worlds.story(31, 120, world.prefix)
         world.produce(records[: len(records) // 2])
         world.stream()
-        for name in NAMES:
-            world.batch(name)
+        world.batch(name)
         world.produce(records[len(records) // 2 :] + worlds.flush(world.prefix))
         world.stream()
-        for name in NAMES:
-            batch(name, iso(from_millis(T0 + 600 * MINUTE)), iso(from_millis(T0 + 660 * MINUTE)), only=True)
+        batch(name, iso(from_millis(T0 + 600 * MINUTE)), iso(from_millis(T0 + 660 * MINUTE)), only=True)
         yield world
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_stale_windows_wait_for_the_next_batch(made: World, name: str) -> None:
     stated = restate.newest(made.pipeline(name))
     assert stated is not None and stated.stale
