@@ -103,16 +103,13 @@ def holder(path: Path) -> psutil.Process | None:
 def table(*parts: str, jvm: int | None = None, wait: float = 600.0) -> Iterator[Lock]:
     """Be the one writer of a Delta table, e.g. table("archive", "rides"), or wait for the one there is.
 
-    `jvm` is the process that writes it for us; should we be killed, the next writer sees it ended first.
+    `jvm` is the process that writes it for us. It stays named unless all went well: whether a job that raised is over
+    is not known where the connection broke. Once we are gone, the next writer sees it ended first.
     """
     with hold(table_path(*parts), wait=wait) as lock:
         if jvm is not None:
             lock.adopt(jvm)
-        try:
-            yield lock
-        except Exception:
-            lock.disown()  # the job that failed is over
-            raise
+        yield lock
         lock.disown()
 
 
@@ -150,8 +147,8 @@ def live(record: dict[str, Any]) -> psutil.Process | None:
 
 
 def _end_children(record: dict[str, Any]) -> None:
-    """Kill what outlived the last holder, and return only when it is gone."""
-    left = [child for child in map(live, record.get("children", [])) if child]
+    """Kill what outlived the last holder, and return only when it is gone; one that lives still needs its children."""
+    left = [child for child in map(live, record.get("children", [])) if child and not live(record)]
     for child in left:
         with suppress(psutil.Error):
             child.kill()
