@@ -11,24 +11,13 @@ from datetime import timedelta
 from typing import Any, NoReturn
 
 from tally.catalog.duration import human, parse_duration
-from tally.catalog.schema import parse_schema
+from tally.catalog.schema import RESERVED, parse_schema
 from tally.catalog.spec import Pipeline, Topic, Window
 from tally.errors import DefinitionError, TallyError
 
 NAME = re.compile(r"[a-z][a-z0-9_]*$")
 # What a comparison's rows, and those of `tally read`, hold beside the key.
-TAKEN = {
-    "window",
-    "window_start",
-    "window_end",
-    "state",
-    "revision",
-    "batch",
-    "stream",
-    "replayed",
-    "restated",
-    "cause",
-}
+TAKEN = RESERVED | {"state", "revision", "batch", "stream", "replayed", "restated", "cause"}
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}$")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import shutil
 import tempfile
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TextIO
 
 from tally.errors import TallyError
+from tally.finite import finite
 from tally.serving.halves import quoted
 
 if TYPE_CHECKING:
@@ -56,12 +56,6 @@ def documents(found: Rows) -> list[dict[str, Any]]:
         for chunk in chunks(found)
         for row in chunk
     ]
-
-
-def finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    return value
 
 
 def write_csv(found: Rows, out: TextIO) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from tally.control import runs, seals
 from tally.engine import jvm_pid, session
 from tally.errors import AnswerIsNo, TallyError
 from tally.failpoints import failpoint
+from tally.finite import finite
 from tally.reconcile import explain, replay, trimmed
 from tally.reconcile.conserve import conservation, ingest_balance
 from tally.reconcile.cut import Cut, due, find
@@ -37,7 +37,6 @@ from tally.supervise import lock
 
 SIDES = ("batch", "stream", "replayed", "restated")
 AUDITED = ("batch", "stream", "replayed")
-NO_NUMBER = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # JSON has none of them
 # A summary shows this many rows; the audit table holds all of them.
 SHOWN = 20
 
@@ -242,9 +241,7 @@ def utc(moment: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return NO_NUMBER[str(value)]
-    return value if isinstance(value, int | float | str | bool | type(None)) else str(value)
+    return finite(value) if isinstance(value, int | float | str | bool | type(None)) else str(value)
 
 
 def write_audit(rows: DataFrame, cut: Cut, cells: explain.Cells, number: int) -> None:
