@@ -61,6 +61,8 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
         # A restatement of a range without events is a commit too: that the range was stated is what it says.
         "spark.databricks.delta.skipRecordingEmptyCommits": "false",
+        # A sum of the table's state beside each commit is one more file a commit, and a third of an append's time.
+        "spark.databricks.delta.writeChecksumFile.enabled": "false",
         "spark.databricks.delta.properties.defaults.checkpointInterval": "50",
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
         # The default of 100 is less than four streams use: each micro-batch would compile its code anew (5 s, not 2).
@@ -76,6 +78,9 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
         conf["spark.driver.bindAddress"] = "127.0.0.1"
         # Nothing to adapt on two partitions, and each of its stages is planned and compiled again.
         conf["spark.sql.adaptive.enabled"] = "false"
+    for kind, name in (("fs", "RawLocalFileSystem"), ("fs.AbstractFileSystem", "local.RawLocalFs")):
+        # Without a hidden .crc file beside each local file: of a commit's four files one is left.
+        conf[f"spark.hadoop.{kind}.file.impl"] = f"org.apache.hadoop.fs.{name}"
     if "://" not in run.checkpoint_root:
         # Create-if-absent becomes check-then-rename: 70 -> 19 ms a batch, safe only under our single-writer lock.
         conf["spark.sql.streaming.checkpointFileManagerClass"] = (

@@ -16,7 +16,8 @@ from world import MINUTE, T0, World
 
 from tally.control import seals
 from tally.settings import settings
-from tally.speed.fold import trim, trimmed_days
+from tally.speed import past
+from tally.speed.fold import trim
 
 TRIMMED_DAY = datetime.fromtimestamp(T0 / 1000, UTC).date()
 
@@ -42,7 +43,7 @@ def trimmed(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathF
         assert trim(spark, made.pipeline(name)) == 1
         left = made.table("speed", name)
         assert left == {place: row for place, row in before.items() if place[0] >= T0 + 20 * 60 * MINUTE}
-        assert trimmed_days(made.path("speed", name)) == [TRIMMED_DAY]
+        assert past.trimmed(made.pipeline(name)) == [TRIMMED_DAY]
         assert trim(spark, made.pipeline(name)) == 0, "there is nothing left to trim"
         yield made
 

@@ -34,8 +34,7 @@ def applied(pipeline: Any) -> tuple[int, int]:
     """How many micro-batches of the pipeline's version are in the ledger, and their rows."""
     from tally.control import ledger
 
-    known = ledger.read(pipeline.name, pipeline.version)
-    return len(known), sum(batch.rows for batch in known)
+    return ledger.applied(pipeline.name, pipeline.version)
 
 
 def told(pipeline: Any, before: tuple[int, int], failed: Any) -> dict[str, Any]:

@@ -43,28 +43,73 @@ def record(batches: Iterable[MicroBatch]) -> None:
         upsert(connection, ledger, rows)
 
 
-def read(pipeline: str, version: str) -> list[MicroBatch]:
-    """Every micro-batch of a pipeline's version, in the order in which they ran."""
-    query = (
-        sa.select(ledger)
-        .where(ledger.c.pipeline == pipeline, ledger.c.version == version)
-        .order_by(ledger.c.generation, ledger.c.batch)
-    )
-    with store().connect() as connection:
-        return [from_row(row._mapping) for row in connection.execute(query)]
+def read(
+    pipeline: str, version: str, generation: int | None = None, first: int = 0, last: int | None = None
+) -> list[MicroBatch]:
+    """Micro-batches of a pipeline's version, in the order in which they ran: all, or some of one generation."""
+    query = mine(pipeline, version).order_by(ledger.c.generation, ledger.c.batch).where(ledger.c.batch >= first)
+    if generation is not None:
+        query = query.where(ledger.c.generation == generation)
+    if last is not None:
+        query = query.where(ledger.c.batch <= last)
+    return found(query)
+
+
+def at_or_after(pipeline: str, version: str, generation: int, batch: int) -> MicroBatch | None:
+    """A micro-batch by its number; where there is none, the next one of its generation."""
+    query = mine(pipeline, version).where(ledger.c.generation == generation, ledger.c.batch >= batch)
+    return next(iter(found(query.order_by(ledger.c.batch).limit(1))), None)
+
+
+def after(pipeline: str, version: str, generation: int, batch: int, limit: int | None = None) -> list[MicroBatch]:
+    """The micro-batches that ran after one, in order."""
+    later = sa.tuple_(ledger.c.generation, ledger.c.batch) > sa.tuple_(sa.literal(generation), sa.literal(batch))
+    return found(mine(pipeline, version).where(later).order_by(ledger.c.generation, ledger.c.batch).limit(limit))
 
 
 def newest(pipeline: str, version: str) -> MicroBatch | None:
     """The last micro-batch, or None where none ran."""
-    query = (
-        sa.select(ledger)
-        .where(ledger.c.pipeline == pipeline, ledger.c.version == version)
-        .order_by(ledger.c.generation.desc(), ledger.c.batch.desc())
-        .limit(1)
+    query = mine(pipeline, version).order_by(ledger.c.generation.desc(), ledger.c.batch.desc()).limit(1)
+    return next(iter(found(query)), None)
+
+
+def applied(pipeline: str, version: str) -> tuple[int, int]:
+    """How many micro-batches there are, and the rows that they wrote."""
+    query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(ledger.c.rows), 0)).where(
+        ledger.c.pipeline == pipeline, ledger.c.version == version
     )
     with store().connect() as connection:
-        row = connection.execute(query).first()
-    return from_row(row._mapping) if row else None
+        number, rows = connection.execute(query).one()
+    return int(number), int(rows)
+
+
+def whole(pipeline: str, version: str) -> bool:
+    """Whether no micro-batch is missing between two that are there."""
+    query = (
+        sa.select(sa.func.max(ledger.c.batch) + 1 - sa.func.count())
+        .where(ledger.c.pipeline == pipeline, ledger.c.version == version)
+        .group_by(ledger.c.generation)
+    )
+    with store().connect() as connection:
+        return all(missing == 0 for (missing,) in connection.execute(query))
+
+
+def places(pipeline: str, version: str) -> set[tuple[int, int]]:
+    """(generation, batch) of every micro-batch."""
+    query = sa.select(ledger.c.generation, ledger.c.batch).where(
+        ledger.c.pipeline == pipeline, ledger.c.version == version
+    )
+    with store().connect() as connection:
+        return {(generation, batch) for generation, batch in connection.execute(query)}
+
+
+def mine(pipeline: str, version: str) -> Any:
+    return sa.select(ledger).where(ledger.c.pipeline == pipeline, ledger.c.version == version)
+
+
+def found(query: Any) -> list[MicroBatch]:
+    with store().connect() as connection:
+        return [from_row(row._mapping) for row in connection.execute(query)]
 
 
 def from_row(row: Any) -> MicroBatch:

@@ -26,7 +26,7 @@ from tally.failpoints import failpoint
 from tally.finite import finite
 from tally.reconcile import explain, replay, trimmed
 from tally.reconcile.conserve import conservation, ingest_balance
-from tally.reconcile.cut import Cut, due, find
+from tally.reconcile.cut import Cut, closed, due, find, reaching_back
 from tally.reconcile.digest import Digest, digests, slot_of
 from tally.reconcile.fate import late_rule
 from tally.reconcile.filtered import filters
@@ -71,6 +71,8 @@ def compare(name: str, start: str | None = None, end: str | None = None, ticket:
     written = lake.newest(settings().table("audit", name), "audit")
     after = int(written.words["reconciliation"]) if written else 0  # a new control store counts on from the old one
     number = runs.open_reconciliation(name, pipeline.version, first, last, ticket, after=after)
+    around = replay.events_around(spark, cut, ranges)
+    cut = reaching_back(cut, replay.first_offsets(spark, cut, around))
     sides = read_sides(spark, cut, ranges)
     again = trimmed.stand_in(spark, cut, ranges)
     if again is not None:
@@ -78,7 +80,7 @@ def compare(name: str, start: str | None = None, end: str | None = None, ticket:
     by_slot = {side: digests(rows, pipeline) for side, rows in sides.items()}
     differing = sorted(slots_that_differ(by_slot["batch"], by_slot["stream"]))
     found = Found(equal=sum(d.rows for slot, d in by_slot["batch"].items() if slot not in set(differing)))
-    explain_all(spark, cut, ranges, differing, sides, found, number)
+    explain_all(spark, cut, ranges, around, differing, sides, found, number)
     states = slot_states(cut, ranges, by_slot, found)
     runs.keep_comparison(number, summary(cut, ranges, found, states, ticket), states)
     failpoint("reconcile.after_compare")
@@ -89,16 +91,24 @@ def ranges_of(cut: Cut, wanted: Range | None) -> list[Range]:
     """The window starts to compare; a range that the batch never stated is refused."""
     if wanted is None:
         return due(cut)
+    a, b = (iso(from_millis(ms)) for ms in wanted)
     missing = without([wanted], cut.stated.current)
     if missing == [wanted]:
-        a, b = (iso(from_millis(ms)) for ms in wanted)
         again = " since later events of it were archived" if overlap([wanted], cut.stated.stale) else ""
         raise AnswerIsNo(
             f"the batch has not stated [{a}, {b}){again}",
             pipeline=cut.pipeline.name,
             cure=f"tally batch {cut.pipeline.name} --from {a} --to {b}",
         )
-    return without([wanted], missing)
+    stated = without([wanted], missing)
+    found = stated if cut.travels else closed(cut, stated)
+    if not found:
+        raise AnswerIsNo(
+            "these windows were open when the batch last read Kafka, which is too long ago to compare them so",
+            pipeline=cut.pipeline.name,
+            cure=f"tally batch {cut.pipeline.name} --from {a} --to {b}",
+        )
+    return found
 
 
 def read_sides(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> dict[str, DataFrame]:
@@ -116,7 +126,10 @@ def read_sides(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> dict[s
         return starting_in(rows.where(days), ranges)
 
     batch = load(restate.path(pipeline), cut.batch_version).drop("_date")
-    stream = newest_rows(load(commit.path(pipeline), cut.speed_version).drop("_date"), pipeline).drop("_batch")
+    rows = load(commit.path(pipeline), cut.speed_version).drop("_date")
+    if not cut.travels:
+        rows = rows.where(F.col("_batch") <= commit.order(cut.last.generation, cut.last.batch))
+    stream = newest_rows(rows, pipeline).drop("_batch")
     return {"batch": batch, "stream": stream.select(*batch.columns)}
 
 
@@ -125,13 +138,12 @@ def slots_that_differ(batch: dict[int, Digest], stream: dict[int, Digest]) -> se
 
 
 def explain_all(
-    spark: SparkSession, cut: Cut, ranges: Sequence[Range], slots: Sequence[int], sides: dict[str, DataFrame],
-    found: Found, number: int,
+    spark: SparkSession, cut: Cut, ranges: Sequence[Range], around: Sequence[Sequence[Range]], slots: Sequence[int],
+    sides: dict[str, DataFrame], found: Found, number: int,
 ) -> None:  # fmt: skip
     """Replay the slots that differ, put a cause to each row, and write these to the audit table."""
     step = millis(cut.pipeline.window.step)
     differing = merge((slot, slot + step) for slot in slots)
-    around = replay.events_around(spark, cut, ranges)
     frames = [
         replay.tagged_events(spark, cut, topic, wanted).cache()
         for topic, wanted in zip(cut.pipeline.reads, around, strict=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from tally import lake
 from tally.batch import restate
@@ -11,22 +13,31 @@ from tally.catalog.ranges import Range, ceil, merge, without
 from tally.catalog.spec import Pipeline
 from tally.control import ledger, seals
 from tally.control.ledger import MicroBatch
+from tally.control.store import now_ms
 from tally.errors import AnswerIsNo
 from tally.settings import settings
-from tally.speed import commit
+from tally.speed import commit, log
+
+Offsets = dict[str, dict[int, int]]
+
+# Read this many more micro-batches than a comparison needs: one whose entry is out of order is still seen.
+MARGIN = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cut:
     """What is compared with what: the stream after its last batch here, the batch table after its newest restatement.
 
-    Both tables are read as they stood right before their next such commit, so harm done to them since is seen.
+    Both tables are read as they stood right before their next such commit, so harm done to them since is seen. A
+    stream's log is short: where it no longer knows the cut, `travels` is false, and only windows are compared that were
+    closed by then, for no later micro-batch changed them.
     """
 
     pipeline: Pipeline
-    batches: list[MicroBatch]
+    batches: Sequence[MicroBatch]  # those that can have held a compared event, up to the cut: see `reaching_back`
     stated: restate.Restatement
     speed_version: int
+    travels: bool
     batch_version: int
     filters: bool  # whether the function leaves events out before it aggregates
     late_rule: str  # what Spark compares with the watermark: see fate.late_rule
@@ -34,6 +45,11 @@ class Cut:
     @property
     def last(self) -> MicroBatch:
         return self.batches[-1]
+
+    @property
+    def closed_starts(self) -> int:
+        """A window that starts before this is closed, if it is no longer than the declared size."""
+        return ceil(max(0, self.watermark - millis(self.pipeline.window.size)) + 1, millis(self.pipeline.window.step))
 
     @property
     def watermark(self) -> int:
@@ -54,30 +70,62 @@ def find(pipeline: Pipeline, late_rule: str, filters: bool) -> Cut:
             pipeline=pipeline.name,
             cure=f"tally batch {pipeline.name} --from T --to T",
         )
-    known = ledger.read(pipeline.name, pipeline.version)
-    if not known:
+    newest = ledger.newest(pipeline.name, pipeline.version)
+    if newest is None:
         raise AnswerIsNo(
             "the stream has committed nothing yet", pipeline=pipeline.name, cure=f"tally stream {pipeline.name}"
         )
-    generation = known[-1].generation
-    batches = [batch for batch in known if batch.generation == generation]
-    held = [at for at, batch in enumerate(batches) if archived(batch, stated)]
-    if not held:
+    last = last_where(pipeline, newest, lambda batch: archived(batch, stated))
+    if last is None:
         raise AnswerIsNo(
             "the stream is ahead of what the batch has archived",
             pipeline=pipeline.name,
             cure=f"tally batch {pipeline.name} --from T --to T, then reconcile again",
         )
-    last = batches[held[-1]]
+    path = commit.path(pipeline)
+    travels = last.committed_at > now_ms() - log.KEPT_MS // 2
+    table = lake.table(path)
     return Cut(
         pipeline=pipeline,
-        batches=batches[: held[-1] + 1],
+        batches=[last],
         stated=stated,
-        speed_version=lake.standing(commit.path(pipeline), "micro-batch", last.delta_version),
+        speed_version=lake.standing(path, "micro-batch", last.delta_version) if travels or table is None
+        else int(table.version()),
+        travels=travels,
         batch_version=lake.standing(restate.path(pipeline), "restate", stated.delta_version),
         filters=filters,
         late_rule=late_rule,
-    )
+    )  # fmt: skip
+
+
+def last_where(pipeline: Pipeline, newest: MicroBatch, holds: Callable[[MicroBatch], bool]) -> MicroBatch | None:
+    """The last micro-batch of a generation of which something holds that holds of all before it, and of none after."""
+    numbers = range(newest.batch + 1)
+
+    def entry(number: int) -> MicroBatch:
+        found = ledger.at_or_after(pipeline.name, pipeline.version, newest.generation, number)
+        assert found is not None, "the newest one is there"
+        return found
+
+    place = bisect_left(numbers, True, key=lambda number: not holds(entry(number)))
+    return entry(numbers[place - 1]) if place else None
+
+
+def reaching_back(cut: Cut, offsets: Offsets) -> Cut:
+    """The cut with every micro-batch that can have held these offsets or later ones, by topic and partition."""
+
+    def before_all(batch: MicroBatch) -> bool:
+        return all(
+            batch.ranges.get(topic, {}).get(partition, (0, 0))[0] <= offset
+            for topic, parts in offsets.items()
+            for partition, offset in parts.items()
+        )
+
+    pipeline = cut.pipeline
+    first = last_where(pipeline, cut.last, before_all)
+    number = max(0, (first.batch if first else 0) - MARGIN)
+    batches = ledger.read(pipeline.name, pipeline.version, cut.last.generation, number, cut.last.batch)
+    return replace(cut, batches=batches)
 
 
 def archived(batch: MicroBatch, stated: restate.Restatement) -> bool:
@@ -91,13 +139,14 @@ def archived(batch: MicroBatch, stated: restate.Restatement) -> bool:
 
 def due(cut: Cut) -> list[Range]:
     """The stated windows that are closed and not sealed: what a reconciliation without a range looks at."""
-    step = millis(cut.pipeline.window.step)
-    size = millis(cut.pipeline.window.size)
-    last_start = ceil(max(0, cut.watermark - size) + 1, step)
     sealed = [
         (seal.slot_start, seal.slot_end)
         for seal in seals.read(cut.pipeline.name, cut.pipeline.version)
         if seal.state == "sealed"
     ]
-    stated = [(start, min(end, last_start)) for start, end in cut.stated.current]
-    return without(merge(stated), sealed)
+    return without(closed(cut, cut.stated.current), sealed)
+
+
+def closed(cut: Cut, ranges: Sequence[Range]) -> list[Range]:
+    """What of the ranges lies in windows that are closed."""
+    return merge((start, min(end, cut.closed_starts)) for start, end in ranges if start < cut.closed_starts)

@@ -15,7 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tally.catalog.duration import millis
-from tally.catalog.ranges import merge, without
+from tally.catalog.ranges import merge
 from tally.catalog.spec import Pipeline, Topic
 from tally.reconcile.cut import Cut
 from tally.reconcile.groups import follow_groups
@@ -63,17 +63,6 @@ def doubled(parts: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
     return merge(twice)
 
 
-def skipped(cut: Cut, topic: str, begins: dict[int, int]) -> dict[int, list[tuple[int, int]]]:
-    """Per partition, the offsets before the cut that no micro-batch held."""
-    found = {}
-    for partition, parts in intervals(cut, topic).items():
-        reached = max(to for _, to, _ in parts)
-        gaps = without([(begins.get(partition, 0), reached)], [(a, b) for a, b, _ in parts])
-        if gaps:
-            found[partition] = gaps
-    return found
-
-
 GAP, UNREAD = -1, -2
 
 
@@ -89,6 +78,7 @@ def batch_lookup(cut: Cut, topic: str) -> Callable[[Column, Column], Column]:
         p: tuple(np.array(column) for column in zip(*parts, strict=True)) for p, parts in intervals(cut, topic).items()
     }
     twice = {p: (parts, doubled(parts)) for p, parts in intervals(cut, topic).items()}
+    reached = cut.last.ends(topic)
 
     def marked(numbers: Any) -> Any:
         late = pd.array(np.where(numbers >= 0, marks[np.maximum(numbers, 0)], 0), dtype="Int64")
@@ -98,12 +88,14 @@ def batch_lookup(cut: Cut, topic: str) -> Callable[[Column, Column], Column]:
     def look_up(chunks: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.DataFrame]:
         for partitions, offsets in chunks:
             out, again = np.full(len(offsets), UNREAD, dtype="int64"), np.full(len(offsets), GAP, dtype="int64")
+            for partition, end in reached.items():
+                out[((partitions == partition) & (offsets < end)).to_numpy()] = GAP
             for partition, (starts, ends, numbers) in held.items():
                 mine = (partitions == partition).to_numpy()
                 at = offsets[mine].to_numpy()
                 before = np.maximum(np.searchsorted(starts, at, side="right") - 1, 0)
                 inside = (at >= starts[before]) & (at < ends[before])
-                found = np.where(inside, numbers[before], np.where(at >= ends.max(), UNREAD, GAP))
+                found = np.where(inside, numbers[before], out[mine])
                 second = np.full(len(at), GAP, dtype="int64")
                 parts, ranges = twice[partition]
                 for start, end in ranges:

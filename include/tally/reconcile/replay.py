@@ -14,7 +14,7 @@ from tally.catalog.duration import millis
 from tally.catalog.ranges import Range, events_of, merge
 from tally.catalog.spec import Pipeline, Topic
 from tally.reconcile import fate
-from tally.reconcile.cut import Cut
+from tally.reconcile.cut import Cut, Offsets
 from tally.reconcile.digest import row_hash
 from tally.reconcile.filtered import with_filtered
 from tally.reconcile.groups import follow_groups
@@ -22,12 +22,26 @@ from tally.reconcile.walk import walk
 from tally.sources.frames import flatten, with_window
 
 
-def tagged_events(spark: SparkSession, cut: Cut, topic: Topic, ranges: Sequence[Range]) -> DataFrame:
-    """A topic's archived events in ranges of event time, each with its fate."""
+def events_near(spark: SparkSession, cut: Cut, topic: Topic, ranges: Sequence[Range]) -> DataFrame:
+    """A topic's archived events in ranges of event time, with all those that decide what becomes of them."""
     near = millis(topic.lateness) if topic.unique else 0
     around = merge((start - near, end + near) for start, end in ranges)
-    version = cut.stated.versions[topic.name]
-    wide = archived(spark, topic, version).where(within(topic.event_time, around))
+    return archived(spark, topic, cut.stated.versions[topic.name]).where(within(topic.event_time, around))
+
+
+def first_offsets(spark: SparkSession, cut: Cut, ranges: Sequence[Sequence[Range]]) -> Offsets:
+    """The lowest offset of each partition of each topic among the events that a comparison looks at."""
+    found: Offsets = {}
+    for topic, wanted in zip(cut.pipeline.reads, ranges, strict=True):
+        if wanted:
+            lowest = events_near(spark, cut, topic, wanted).groupBy("_partition").agg(F.min("_offset"))
+            found[topic.name] = dict(map(tuple, lowest.collect()))
+    return found
+
+
+def tagged_events(spark: SparkSession, cut: Cut, topic: Topic, ranges: Sequence[Range]) -> DataFrame:
+    """A topic's archived events in ranges of event time, each with its fate."""
+    wide = events_near(spark, cut, topic, ranges)
     tagged = fate.with_fate(wide, topic, cut).where(within(topic.event_time, ranges))
     tagged = tagged.withColumn("_differs", F.lit(True))
     return with_filtered(tagged, cut.pipeline) if cut.filters else tagged.withColumn("_filtered", F.lit(False))

@@ -21,7 +21,6 @@ from tally.reconcile import replay
 from tally.reconcile.cut import Cut
 from tally.reconcile.digest import digests
 from tally.reconcile.seal import sealable
-from tally.speed import commit
 from tally.speed.fold import trimmed_days
 
 EPOCH = date(1970, 1, 1)
@@ -30,7 +29,7 @@ DAY = 86_400_000
 
 def stand_in(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> DataFrame | None:
     """The stream's rows of trimmed windows in the ranges whose seal is proven; None where no such window is."""
-    gone = within(ranges, trimmed_days(commit.path(cut.pipeline)))
+    gone = within(ranges, trimmed_days(cut.pipeline, cut.speed_version))
     held = merge((seal.slot_start, seal.slot_end) for seal in proven(spark, cut, gone)) if gone else []
     if not held:
         return None

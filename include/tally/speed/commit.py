@@ -18,15 +18,7 @@ from tally.errors import AnswerIsNo
 from tally.failpoints import failpoint
 from tally.settings import settings
 from tally.sources.frames import partition_date
-from tally.speed import checkpoint
-
-PROPERTIES = {
-    # Streams commit often: a checkpoint of the log every 100 commits rewrites the table's state a tenth as often.
-    "delta.checkpointInterval": "100",
-    "delta.logRetentionDuration": "interval 30 days",
-    "delta.deletedFileRetentionDuration": "interval 7 days",
-    "delta.dataSkippingNumIndexedCols": "4",
-}
+from tally.speed import checkpoint, log, past
 
 
 def path(pipeline: Pipeline) -> str:
@@ -111,7 +103,7 @@ def as_words(plan: checkpoint.Planned, pipeline: Pipeline, generation: int) -> d
 
 def committed(spark: SparkSession, pipeline: Pipeline, generation: int, batch: int) -> ledger.MicroBatch:
     """The ledger entry of an applied micro-batch, from the Delta commit that holds it."""
-    for commit in lake.commits(path(pipeline)):
+    for commit in log.commits(spark, path(pipeline)):
         words = commit.words
         if words.get("kind") == "micro-batch" and (words["generation"], words["batch"]) == (generation, batch):
             return from_commit(commit)
@@ -136,16 +128,16 @@ def from_commit(commit: lake.Commit) -> ledger.MicroBatch:
 
 def repair_ledger(pipeline: Pipeline) -> int:
     """Copy into the ledger what Delta commits hold and the ledger lacks; the number of entries copied."""
-    known = {(entry.generation, entry.batch) for entry in ledger.read(pipeline.name, pipeline.version)}
-    oldest = min(known, default=(1, 0))
-    whole = all((g, batch - 1) in known for g, batch in known if batch > 0 and (g, batch) != oldest)
-    missing = []
+    whole = ledger.whole(pipeline.name, pipeline.version)
+    kept = [] if whole else past.entries(pipeline)
+    known = ledger.places(pipeline.name, pipeline.version)
+    missing = {(e.generation, e.batch): e for e in kept if (e.generation, e.batch) not in known}
     for commit in lake.commits(path(pipeline)):
         if commit.words.get("kind") == "micro-batch":
             place = (commit.words["generation"], commit.words["batch"])
             if place not in known:
-                missing.append(from_commit(commit))
+                missing[place] = from_commit(commit)
             elif whole:
                 break
-    ledger.record(missing)
+    ledger.record(missing.values())
     return len(missing)

@@ -25,6 +25,7 @@ from tally.settings import settings
 from tally.sources import kafka
 from tally.sources.frames import observation
 from tally.speed import query as queries
+from tally.speed.keeper import Keeper
 from tally.supervise import launch, lock
 
 BEAT_SECONDS = 2.0
@@ -62,6 +63,7 @@ class Driver:
         self.until_caught_up = until_caught_up
         self.hosted = [Hosted(pipeline) for pipeline in chosen]
         self.spark: SparkSession | None = None
+        self.keeper: Keeper | None = None
         self.owns_spark = False  # a session that was there before is neither stopped nor ended by the next driver
         self.stopping = False
         self.beaten_at = -BEAT_SECONDS
@@ -77,6 +79,7 @@ class Driver:
             self.owns_spark = SparkSession.getActiveSession() is None
             self.spark = session(f"tally-stream-{self.app}", memory=settings().stream_memory)
             self.adopted_by(held)
+            self.keeper = Keeper(self.spark)
             try:
                 self.host()
             finally:
@@ -127,9 +130,9 @@ class Driver:
             return
         try:
             streams.show(pipeline.name, state="starting", reason="", version=pipeline.version, app=self.app)
-            assert self.spark is not None
+            assert self.keeper is not None
             hosted.query = queries.start(
-                self.spark, pipeline, lambda done: self.applied(hosted, done), until_caught_up=self.until_caught_up
+                self.keeper, pipeline, lambda done: self.applied(hosted, done), until_caught_up=self.until_caught_up
             )
         except Exception as error:
             self.failed(hosted, as_refusal(error, pipeline))
@@ -179,13 +182,24 @@ class Driver:
     def ended(self, hosted: Hosted) -> None:
         """A query that is over: caught up, or failed with a cause worth saying."""
         assert hosted.query is not None
-        error = hosted.query.exception()
+        error: Exception | None = hosted.query.exception()
         hosted.query = None
+        if error is None:
+            error = self.tidied(hosted.pipeline)
         if error is None:
             hosted.done = True
             streams.show(hosted.pipeline.name, state="stopped", reason="caught up")
         else:
             self.failed(hosted, diagnosed(error, hosted.pipeline))
+
+    def tidied(self, pipeline: Pipeline) -> Exception | None:
+        """What the last fold of a stream raised, once it is over."""
+        assert self.keeper is not None
+        try:
+            self.keeper.finish(pipeline)
+        except Exception as error:
+            return error
+        return None
 
     def failed(self, hosted: Hosted, error: TallyError) -> None:
         """Say what went wrong and try again later; lost data and --until-caught-up are not tried again."""
@@ -232,6 +246,8 @@ class Driver:
     def stop_all(self) -> None:
         for hosted in self.hosted:
             self.let_go(hosted)
+        if self.keeper is not None:
+            self.keeper.close()
         for hosted in self.hosted:
             if hosted.held:
                 hosted.held.release()

@@ -1,13 +1,13 @@
 """Keeps the speed table small: superseded rows are folded away, and windows sealed long ago are trimmed.
 
-Only the stream's own driver calls this, between two micro-batches, so the table keeps its one writer.
+Only the stream's own driver calls this (see keeper), so the table keeps its one writer.
 """
 
 from __future__ import annotations
 
-import time
 from datetime import date, timedelta
 
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -18,20 +18,10 @@ from tally.control import seals
 from tally.control.store import now_ms
 from tally.failpoints import failpoint
 from tally.settings import settings
-from tally.speed import commit
+from tally.speed import commit, past
 
 # A fold rewrites the days it touches: one with fewer files than this reads fast enough as it is.
 FILES_WORTH_A_FOLD = 16
-VACUUM_SECONDS = 86_400.0
-
-
-def fold_when_due(spark: SparkSession, pipeline: Pipeline, batch: int) -> None:
-    """Fold after every so many micro-batches, and trim right after."""
-    every = settings().fold_after_batches
-    if every > 0 and batch > 0 and batch % every == 0:
-        fold(spark, pipeline)
-        trim(spark, pipeline)
-        vacuum_when_due(spark, pipeline)
 
 
 def newest_rows(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -88,22 +78,27 @@ def trim(spark: SparkSession, pipeline: Pipeline) -> int:
     if table is None:
         return 0
     before = now_ms() - millis(parse_duration(settings().trim_after, field="TALLY_TRIM_AFTER"))
-    days = {date.fromisoformat(f.split("_date=")[1].split("/")[0]) for f in table.file_uris()}
-    old = [day for day in sorted(days) if (day - date(1970, 1, 1)) / timedelta(milliseconds=1) < before]
+    old = [day for day in days_of(table) if (day - date(1970, 1, 1)) / timedelta(milliseconds=1) < before]
     gone = [day for day in old if whole_day_sealed(spark, pipeline, day, before)]
     if gone:
-        # Each trim names all days ever trimmed: older commits leave the log.
-        ever = [str(day) for day in sorted({*trimmed_days(where), *gone})]
+        past.will_trim(spark, pipeline, gone)
         failpoint("speed.before_trim")
         nothing = spark.read.format("delta").load(where).where("false")
-        replace_days(nothing, where, gone, lake.words("trim", days=ever), same_data=False)
+        words = lake.words("trim", days=[str(day) for day in gone])
+        replace_days(nothing, where, gone, words, same_data=False)
+        failpoint("speed.after_trim")
     return len(gone)
 
 
-def trimmed_days(where: str) -> list[date]:
-    """The days whose rows a speed table no longer has because their windows were sealed long ago."""
-    newest = lake.newest(where, "trim")
-    return [date.fromisoformat(day) for day in newest.words["days"]] if newest else []
+def days_of(table: DeltaTable) -> list[date]:
+    """The days that a table has files of."""
+    return sorted({date.fromisoformat(file.split("_date=")[1].split("/")[0]) for file in table.file_uris()})
+
+
+def trimmed_days(pipeline: Pipeline, version: int) -> list[date]:
+    """The days whose rows a version of the speed table no longer has because their windows were sealed long ago."""
+    ever = past.trimmed(pipeline)
+    return sorted(set(ever) - set(days_of(DeltaTable(commit.path(pipeline), version=version)))) if ever else []
 
 
 def whole_day_sealed(spark: SparkSession, pipeline: Pipeline, day: date, before: int) -> bool:
@@ -113,14 +108,3 @@ def whole_day_sealed(spark: SparkSession, pipeline: Pipeline, day: date, before:
     slots = {pipeline.slot(start) for start in starts}
     found = seals.read(pipeline.name, pipeline.version, min(slots), max(slots) + 1) if slots else []
     return slots <= {seal.slot_start for seal in found if seal.state == "sealed" and seal.changed_at < before}
-
-
-def vacuum_when_due(spark: SparkSession, pipeline: Pipeline) -> bool:
-    """Once a day, delete the files that folds and trims replaced more than a week ago; a cut reads no farther back."""
-    last = settings().home / "run" / f"vacuumed-{pipeline.name}-{pipeline.version}"
-    if last.exists() and time.time() - last.stat().st_mtime < VACUUM_SECONDS:
-        return False
-    if last.exists():  # a table's first day has nothing that old
-        spark.sql(f"VACUUM delta.`{commit.path(pipeline)}` RETAIN 168 HOURS")
-    last.touch()
-    return True

@@ -13,16 +13,15 @@ from tally.control import ledger
 from tally.settings import settings
 from tally.sources import kafka
 from tally.sources.frames import partition_date, streamed
-from tally.speed import checkpoint, commit, scan
-from tally.speed.fold import fold_when_due
+from tally.speed import checkpoint, commit, log, scan
+from tally.speed.keeper import Keeper
 
 Applied = Callable[[ledger.MicroBatch], None]
 
 
-def start(
-    spark: SparkSession, pipeline: Pipeline, applied: Applied, *, until_caught_up: bool = False
-) -> StreamingQuery:
+def start(keeper: Keeper, pipeline: Pipeline, applied: Applied, *, until_caught_up: bool = False) -> StreamingQuery:
     """A running query; raises DataLost where its topics or offsets are not what its checkpoint needs."""
+    spark = keeper.spark
     generation = checkpoint.generation(pipeline.name, pipeline.version)
     root = checkpoint.root(pipeline.name, pipeline.version, generation)
     check_sources(pipeline, root)
@@ -34,7 +33,7 @@ def start(
             batch_rows, batch, pipeline, generation, lambda ranges: scan.in_order(spark, pipeline, ranges)
         )
         applied(done)
-        fold_when_due(spark, pipeline, batch)
+        keeper.after(pipeline, batch)
 
     writer = (
         rows.writeStream.queryName(pipeline.name)
@@ -60,5 +59,6 @@ def prepare_table(spark: SparkSession, pipeline: Pipeline, rows: DataFrame) -> N
     """Have the speed table with its columns, and the ledger complete, before the first micro-batch."""
     shape = spark.createDataFrame([], rows.schema)
     shape = shape.withColumns({"_batch": F.lit(0).cast("bigint"), "_date": partition_date()})
-    commit.make_table(spark, commit.path(pipeline), shape, commit.PROPERTIES)
+    commit.make_table(spark, commit.path(pipeline), shape, log.PROPERTIES)
+    log.set_properties(spark, commit.path(pipeline), log.PROPERTIES)
     commit.repair_ledger(pipeline)

@@ -1,0 +1,91 @@
+"""What a stream's table must remember for longer than its short log: the ledger's entries, and the days trimmed of it.
+
+Both lie in a small Delta table of their own, `ledger/<pipeline>/<version>`, written by the stream's driver only.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field, fields, replace
+from datetime import date
+
+from pyspark.sql import SparkSession
+
+from tally import lake
+from tally.catalog.spec import Pipeline
+from tally.control import ledger
+from tally.control.ledger import MicroBatch
+from tally.failpoints import failpoint
+from tally.settings import settings
+
+COLUMNS = {
+    "generation": "INT",
+    "batch": "BIGINT",
+    "ranges": "STRING",
+    "late_watermark": "BIGINT",
+    "watermark": "BIGINT",
+    "rows": "BIGINT",
+    "delta_version": "BIGINT",
+    "committed_at": "BIGINT",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What each commit of the table says: the last entry that is kept, and every day ever trimmed."""
+
+    generation: int = 0
+    batch: int = -1
+    trimmed: list[str] = field(default_factory=list)
+
+
+def path(pipeline: Pipeline) -> str:
+    return settings().table("ledger", pipeline.name, pipeline.version)
+
+
+def keep(spark: SparkSession, pipeline: Pipeline) -> int:
+    """Append the ledger's entries that the table lacks; the number of them."""
+    told = newest(pipeline)
+    missing = ledger.after(pipeline.name, pipeline.version, told.generation, told.batch)
+    if missing:
+        write(spark, pipeline, missing, replace(told, generation=missing[-1].generation, batch=missing[-1].batch))
+    return len(missing)
+
+
+def trimmed(pipeline: Pipeline) -> list[date]:
+    """The days whose rows were trimmed of the speed table, or are about to be."""
+    return [date.fromisoformat(day) for day in newest(pipeline).trimmed]
+
+
+def will_trim(spark: SparkSession, pipeline: Pipeline, days: list[date]) -> None:
+    """Remember days, before their rows go."""
+    told = newest(pipeline)
+    write(spark, pipeline, [], replace(told, trimmed=sorted({*told.trimmed, *map(str, days)})))
+
+
+def newest(pipeline: Pipeline) -> Told:
+    """What the table's newest commit says."""
+    found = lake.newest(path(pipeline), "ledger")
+    return Told(**{f.name: found.words[f.name] for f in fields(Told)}) if found else Told()
+
+
+def write(spark: SparkSession, pipeline: Pipeline, kept: list[MicroBatch], told: Told) -> None:
+    """Append entries in a commit that says what is told from now on."""
+    rows = [tuple(getattr(entry, name) for name in COLUMNS) for entry in kept]
+    texts = [(generation, batch, json.dumps(ranges), *more) for generation, batch, ranges, *more in rows]
+    frame = spark.createDataFrame(texts, ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())).coalesce(1)
+    failpoint("speed.before_keeping")
+    words = lake.words("ledger", **asdict(told))
+    frame.write.format("delta").mode("append").option("userMetadata", words).save(path(pipeline))
+
+
+def entries(pipeline: Pipeline) -> list[MicroBatch]:
+    """Every entry that is kept, in the order in which the micro-batches ran; one that is there twice, once."""
+    table = lake.table(path(pipeline))
+    if table is None:
+        return []
+    found = {}
+    for row in table.to_pyarrow_table().to_pylist():
+        place = {"pipeline": pipeline.name, "version": pipeline.version}
+        found[row["generation"], row["batch"]] = ledger.from_row({**row, **place, "ranges": json.loads(row["ranges"])})
+    return [found[at] for at in sorted(found)]
