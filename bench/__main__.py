@@ -1,4 +1,4 @@
-"""`python -m bench [proof|freshness]`: one JSON line a measurement; without a name, all of them in order."""
+"""`python -m bench [proof|freshness|log]`: one JSON line a measurement; without a name, all of them in order."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import argparse
 import json
 import sys
 
-from bench import freshness, proof
+from bench import freshness, log, proof
 
-MEASUREMENTS = {"proof": proof.measure, "freshness": freshness.measure}
+MEASUREMENTS = {"proof": proof.measure, "freshness": freshness.measure, "log": log.measure}
 
 
 def main() -> int:
@@ -18,6 +18,9 @@ def main() -> int:
     parser.add_argument("--micro-batch", type=int, default=100_000, help="most records of the proof's micro-batches")
     parser.add_argument("--seconds", type=float, default=180.0, help="length of the freshness measurement")
     parser.add_argument("--rate", type=float, default=2_000.0, help="rides a second of the freshness measurement")
+    parser.add_argument(
+        "--entries", type=int, default=172_800, help="entries of the long log: two days of a second each"
+    )
     given = parser.parse_args()
     for name in given.names or MEASUREMENTS:
         print(json.dumps({"measurement": name, **MEASUREMENTS[name](given)}), flush=True)

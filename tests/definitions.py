@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
+
+from tally.settings import REPO
+
+PAGE = REPO / "docs" / "write_a_pipeline.md"
+BLOCK = re.compile(r"^`(?P<path>spark/pipelines/\w+\.py)`\n+```python\n(?P<text>.*?)^```$", re.M | re.S)
 
 TOPICS = """
 from tally import topic
@@ -58,3 +65,13 @@ def line_of(folder: Path, text: str, *, file: str = "pipelines/demand.py") -> st
     """file:line of the first line with a text, as an error names it."""
     lines = (folder / file).read_text().splitlines()
     return f"{folder / file}:{next(at for at, line in enumerate(lines, 1) if text in line)}"
+
+
+def with_the_pipeline_of_the_page(folder: Path) -> Path:
+    """The demo's catalogue, copied, and to it only the file of docs/write_a_pipeline.md added; that file's path."""
+    (found,) = BLOCK.finditer(PAGE.read_text())
+    shutil.copytree(REPO / "spark", folder / "spark", ignore=shutil.ignore_patterns("__pycache__"))
+    file = folder / str(found["path"])
+    assert not file.exists()
+    file.write_text(found["text"])
+    return file

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from functools import cached_property
+import os
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from pydantic import Field, field_validator
@@ -44,7 +45,9 @@ class Settings(BaseSettings):
     max_offsets_per_trigger: int = Field(500_000, ge=1, description="Most records one micro-batch takes.")
     max_offsets_per_ingest: int = Field(4_000_000, ge=1, description="Most records one archive commit takes.")
     skew: str = Field("5 minutes", description="How far past its record's broker time an event time may lie.")
-    fold_after_batches: int = Field(100, ge=0, description="Micro-batches between folds of superseded speed rows.")
+    fold_after_batches: int = Field(
+        100, ge=0, description="Micro-batches between two turns of the keeper: fold, trim, a short log; 0: never."
+    )
     trim_after: str = Field("7 days", description="How long a sealed window's speed rows are kept.")
     settle: str = Field("0 seconds", description="Extra wait after a window closes before it may be sealed.")
     tolerance: float = Field(
@@ -105,4 +108,10 @@ class Settings(BaseSettings):
 
 def settings() -> Settings:
     """The settings as the environment now has them."""
+    return settings_of(tuple(item for item in os.environ.items() if item[0].upper().startswith("TALLY_")))
+
+
+@lru_cache(maxsize=16)
+def settings_of(_: tuple[tuple[str, str], ...]) -> Settings:
+    """Reading and checking them all takes milliseconds, and some are asked for once a window."""
     return Settings()  # type: ignore[call-arg]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
+import definitions
 import pytest
 from pyspark.sql import SparkSession
 
@@ -16,22 +16,14 @@ from tally.catalog.spec import Pipeline
 from tally.orchestration import graph
 from tally.settings import REPO
 
-PAGE = REPO / "docs" / "write_a_pipeline.md"
-BLOCK = re.compile(r"^`(?P<path>spark/pipelines/\w+\.py)`\n+```python\n(?P<text>.*?)^```$", re.M | re.S)
-
 
 @pytest.fixture(scope="module")
 def fifth(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
-    """The page's pipeline, loaded from a copy of the catalogue to which its file, and only that, was added."""
-    (found,) = BLOCK.finditer(PAGE.read_text())
-    folder = tmp_path_factory.mktemp("catalogue") / "spark"
-    shutil.copytree(REPO / "spark", folder, ignore=shutil.ignore_patterns("__pycache__"))
-    file = folder.parent / found["path"]
-    assert not file.exists()
-    file.write_text(found["text"])
-    loaded = load(folder)
+    """The page's pipeline; tests/integration/test_end_to_end.py runs it from Kafka to its seals."""
+    file = definitions.with_the_pipeline_of_the_page(tmp_path_factory.mktemp("catalogue"))
+    loaded = load(file.parents[1])
     assert set(loaded.pipelines) == set(load(REPO / "spark").pipelines) | {file.stem}
-    return load(folder).pipelines[file.stem]
+    return loaded.pipelines[file.stem]
 
 
 def test_the_file_declares_what_the_page_says(fifth: Pipeline) -> None:

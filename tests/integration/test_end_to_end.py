@@ -1,4 +1,5 @@
-"""Kafka to a sealed window through the DAGs themselves, held against the producer's own record of what it sent."""
+"""Kafka to sealed windows, held against the producer's own record of what it sent: one pipeline through the DAGs
+themselves, and the one that docs/write_a_pipeline.md adds to the catalogue through the layers."""
 
 from __future__ import annotations
 
@@ -12,16 +13,28 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import definitions
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 
+from bench import truth
+from tally.batch.report import batch as restated
 from tally.catalog.duration import iso, parse_instant, to_millis
-from tally.catalog.load import load
+from tally.catalog.load import catalogue
+from tally.control import ledger, runs
 from tally.demo.truth import read_truth
 from tally.embedded.broker_files import free_port
+from tally.reconcile.compare import compare
+from tally.reconcile.judge import judge
+from tally.reconcile.seal import seal
 from tally.settings import REPO, settings
+from tally.sources.client import librdkafka
+from tally.sources.kafka import end_offsets
 
-PIPELINE = "vendor_trips"
+PIPELINE, FIFTH = "vendor_trips", "tips_by_zone"
+LATENESS_MS = 600_000
 TALLY = str(Path(sys.executable).parent / "tally")
 
 RUN_DAG = """
@@ -41,6 +54,8 @@ def own(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("TALLY_HOME", str(folder))
         patch.setenv("TALLY_KAFKA_PORT", str(free_port()))
         patch.setenv("TALLY_KAFKA_HEAP", "256m")
+        patch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", "1000")
+        patch.setenv("TALLY_CATALOG", str(definitions.with_the_pipeline_of_the_page(folder).parents[1]))
         try:
             tally("up")
             yield folder
@@ -80,14 +95,33 @@ def run_dag(airflow: dict[str, str], name: str) -> tuple[dict[str, str], str]:
     return json.loads(said[-1].removeprefix("states:")), done.stdout + done.stderr
 
 
-def truth_windows(home: Path) -> dict[tuple[int, int], tuple[int, float]]:
-    """Rides and takings per minute and vendor, from what the producer wrote down; every ride once."""
+def tips(home: Path) -> dict[tuple[int, int], tuple[float, float]]:
+    """Tips and largest tip per five minutes and zone, worked out from Kafka's own bytes; every ride once."""
+    counted = {
+        (sent.partition, sent.offset): sent.event_time_ms
+        for sent in read_truth(home / "truth" / "rides.csv")
+        if sent.kind in ("good", "late")
+    }
     found: dict[tuple[int, int], list[float]] = defaultdict(list)
-    for sent in read_truth(home / "truth" / "rides.csv"):
-        if sent.kind in ("good", "late") and sent.event_time_ms is not None:
-            minute = sent.event_time_ms - sent.event_time_ms % 60_000
-            found[minute, int(sent.fields["vendor_id"])].append(float(sent.fields["total_amount"]))
-    return {key: (len(values), round(sum(values), 2)) for key, values in found.items()}
+    for place, body in records("rides"):
+        if (time := counted.get(place)) is not None:
+            ride = json.loads(body)
+            if ride["total_amount"] > 0:
+                found[time - time % 300_000, ride["pickup_zone"]].append(ride["tip"])
+    return {key: (round(sum(values), 2), max(values)) for key, values in found.items()}
+
+
+def records(topic: str) -> Iterator[tuple[tuple[int, int], bytes]]:
+    """(partition, offset) and bytes of every record of a topic."""
+    ends = end_offsets(topic)
+    consumer = Consumer({**librdkafka(), "group.id": "oracle", "enable.auto.commit": False})
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+    left = sum(ends.values())
+    while left:
+        for message in consumer.consume(10_000, 1.0):
+            left -= 1
+            yield (message.partition(), message.offset()), message.value() or b""
+    consumer.close()
 
 
 def rows(layer: str) -> dict[tuple[int, int], dict[str, Any]]:
@@ -105,7 +139,7 @@ def a_closed_row() -> dict[str, Any]:
 
 def change(row: dict[str, Any], by: float) -> None:
     """Change the takings of one row of the stream's table behind everybody's back."""
-    version = load(REPO / "spark").pipelines[PIPELINE].version
+    version = catalogue().pipeline(PIPELINE).version
     micros = to_millis(parse_instant(row["window_start"])) * 1000
     where = f"cast(window_start as bigint) = {micros} and vendor_id = {row['vendor_id']}"
     table = DeltaTable(settings().table("speed", PIPELINE, version))
@@ -113,20 +147,32 @@ def change(row: dict[str, Any], by: float) -> None:
     assert done["num_updated_rows"] >= 1
 
 
-@pytest.mark.timeout(1500)
-def test_from_kafka_to_sealed_windows(own: Path, airflow: dict[str, str]) -> None:
-    """Two rounds of rides with late, double and bad ones; a wrong number is held, and sealed when it is mended."""
-    start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=4)
-    for part in range(2):
-        begin = iso(start + timedelta(seconds=3000 * part))
-        tally(
-            "produce", "rides", "--count", "3000", "--rate", "1", "--start", begin, "--no-payments", "--seed", str(part)
-        )
-        tally("stream", PIPELINE, "--until-caught-up")
+def plain(found: truth.Windows) -> dict[tuple[int, int], tuple[int, float]]:
+    return {(start, int(vendor)): (trips, round(takings, 2)) for (start, vendor), (trips, takings) in found.items()}
 
+
+@pytest.fixture(scope="module")
+def sent(own: Path) -> datetime:
+    """Rides with late, double and bad ones, taken by the stream in several micro-batches; when the first one began."""
+    start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=4)
+    tally("produce", "rides", "--count", "6000", "--rate", "1", "--start", iso(start), "--no-payments")
+    streamed = tally("stream", PIPELINE, FIFTH, "--until-caught-up")
+    assert [one["batches"] > 4 for one in streamed["pipelines"]] == [True, True]
+    return start
+
+
+def span(sent: datetime) -> tuple[str, str]:
+    """All windows of the rides that were sent."""
+    return iso(sent - timedelta(hours=2)), iso(sent + timedelta(hours=3))
+
+
+@pytest.mark.timeout(1500)
+def test_from_kafka_to_sealed_windows(own: Path, airflow: dict[str, str], sent: datetime) -> None:
+    """A wrong number is held, and sealed when it is mended; each count is the producer's."""
     states, log = run_dag(airflow, f"batch__{PIPELINE}")
     assert set(states.values()) == {"success"}, log[-3000:]
-    expected = truth_windows(own)
+    windows, _ = truth.windows(own / "truth" / "rides.csv")
+    expected = plain(windows)
     batch = rows("batch")
     assert {key: (row["trips"], round(row["takings"], 2)) for key, row in batch.items()} == expected
 
@@ -142,17 +188,45 @@ def test_from_kafka_to_sealed_windows(own: Path, airflow: dict[str, str]) -> Non
     states, log = run_dag(airflow, f"reconcile__{PIPELINE}")
     assert set(states.values()) == {"success"}, log[-3000:]
 
-    served = rows("served")
-    sealed = {key: row for key, row in served.items() if row["state"] == "sealed"}
+    sealed = {key: row for key, row in rows("served").items() if row["state"] == "sealed"}
     assert len(sealed) > 0.9 * len(expected)
     assert {key: (row["trips"], round(row["takings"], 2)) for key, row in sealed.items()} == {
         k: expected[k] for k in sealed
     }
-    found = tally(
-        "reconcile", PIPELINE, "--from", iso(start - timedelta(hours=1)), "--to", iso(start + timedelta(hours=2))
-    )
-    assert (found["verdict"], found["unexplained"]) == ("reconciled", 0)
-    classes = [sent.kind for sent in read_truth(own / "truth" / "rides.csv")]
-    assert found["ingest"]["rides"]["archived"] == sum(not kind.startswith("bad") for kind in classes)
-    assert sum(found["ingest"]["rides"]["quarantined"].values()) == sum(kind.startswith("bad") for kind in classes)
-    assert 0 < found["events"]["late"] <= classes.count("late")
+    assert runs.reconciliation_history(PIPELINE)[0]["verdict"] == "reconciled"
+
+
+@pytest.mark.timeout(600)
+def test_every_count_is_the_producer_s(own: Path, spark: SparkSession, sent: datetime) -> None:
+    """Over all windows, also those that are still open: late, double and refused, each to the last record."""
+    found = (runs.reconciliation(compare(PIPELINE, *span(sent))) or {})["summary"]
+    _, classes = truth.windows(own / "truth" / "rides.csv")
+    batches = [{"ranges": b.ranges} for b in ledger.read(PIPELINE, catalogue().pipeline(PIPELINE).version)]
+    late = truth.late(own / "truth" / "rides.csv", batches, "rides", LATENESS_MS)
+    assert (found["unexplained"], found["events"]) == (0, {"late": late})
+    bad = sum(number for kind, number in classes.items() if kind.startswith("bad"))
+    assert found["ingest"]["rides"]["archived"] == sum(classes.values()) - bad
+    assert sum(found["ingest"]["rides"]["quarantined"].values()) == bad
+    assert found["conservation"]["duplicate"] == classes["duplicate"]
+    assert late > 0 and classes["duplicate"] > 0 and bad > 0, "or nothing was shown"
+
+
+@pytest.mark.timeout(600)
+def test_the_pipeline_of_the_page_gives_what_kafka_holds(own: Path, spark: SparkSession, sent: datetime) -> None:
+    """One new file in the catalogue: stream, batch, comparison, judgement and seals follow from it."""
+    restated(FIFTH, *span(sent))
+    expected = tips(own)
+    assert {
+        (to_millis(parse_instant(row["window_start"])), row["pickup_zone"]): (round(row["tips"], 2), row["largest"])
+        for row in tally("read", FIFTH, "--layer", "batch")
+    } == expected
+    number = compare(FIFTH)
+    verdict = judge(number)
+    assert verdict.verdict == "reconciled", verdict
+    seal(number)
+    served = tally("read", FIFTH)
+    sealed = [row for row in served if row["state"] == "sealed"]
+    assert len(sealed) > 0.8 * len(served) and len(served) == len(expected)
+    assert [(round(row["tips"], 2), row["largest"]) for row in sealed] == [
+        expected[to_millis(parse_instant(row["window_start"])), row["pickup_zone"]] for row in sealed
+    ]

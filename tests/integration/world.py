@@ -16,6 +16,7 @@ from oracle import Batch, Event, Rows, Shape
 
 from tally.catalog.duration import from_millis, iso, to_millis
 from tally.catalog.load import catalogue
+from tally.catalog.ranges import Range
 from tally.catalog.spec import Pipeline
 from tally.control import ledger, runs
 from tally.settings import settings
@@ -161,9 +162,15 @@ class World:
         return self.table("batch", name)
 
     def compare(self, name: str) -> dict[str, Any]:
+        return self.compared(name, *self.span())
+
+    def compare_range(self, name: str, wanted: Range) -> dict[str, Any]:
+        return self.compared(name, *(iso(from_millis(edge)) for edge in wanted))
+
+    def compared(self, name: str, start: str, end: str) -> dict[str, Any]:
         from tally.reconcile.compare import compare
 
-        number = compare(name, *self.span())
+        number = compare(name, start, end)
         row = runs.reconciliation(number)
         assert row is not None
         return {**row["summary"], "id": number}

@@ -127,17 +127,20 @@ def from_commit(commit: lake.Commit) -> ledger.MicroBatch:
 
 
 def repair_ledger(pipeline: Pipeline) -> int:
-    """Copy into the ledger what Delta commits hold and the ledger lacks; the number of entries copied."""
-    whole = ledger.whole(pipeline.name, pipeline.version)
-    kept = [] if whole else past.entries(pipeline)
+    """Copy into the ledger what it lacks, from Delta commits and from what was kept of older ones; the count of it."""
     known = ledger.places(pipeline.name, pipeline.version)
-    missing = {(e.generation, e.batch): e for e in kept if (e.generation, e.batch) not in known}
+    whole, joined = ledger.whole(pipeline.name, pipeline.version), False
+    missing = {}
     for commit in lake.commits(path(pipeline)):
         if commit.words.get("kind") == "micro-batch":
             place = (commit.words["generation"], commit.words["batch"])
             if place not in known:
                 missing[place] = from_commit(commit)
             elif whole:
+                joined = True
                 break
+    if not joined:
+        kept = {(entry.generation, entry.batch): entry for entry in past.entries(pipeline)}
+        missing = {**{place: entry for place, entry in kept.items() if place not in known}, **missing}
     ledger.record(missing.values())
     return len(missing)
