@@ -92,6 +92,8 @@ def check(world: World, name: str) -> None:
     assert found["events"] == dict(oracle.causes(shape, truth, told))
     assert found["events"].get("late", 0) > 0, "a story without late events proves nothing"
     assert found["conservation"]["balanced"]
+    refused = sum(world.refused.get(topic, 0) for topic in world.topics(name))
+    assert found["conservation"]["quarantined"] == refused
     for topic in world.topics(name):
         balance = found["ingest"][topic]
         assert balance["balanced"] and balance["gaps"] == 0

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from deltalake import CommitProperties, write_deltalake
 
+from tally import lake
 from tally.errors import DataLost, TallyError
+from tally.settings import settings
 from tally.sources import kafka
 
 
@@ -90,3 +95,20 @@ def test_committed_records_are_counted_where_offsets_hold_none(admin: AdminClien
     assert kafka.count_records("lost", {p: (0, end) for p, end in ends.items()}) == 10
     assert kafka.count_records("lost", {1: (1, 4)}) == 3
     assert kafka.count_records("lost", {0: (0, 0)}) == 0
+
+
+def test_a_new_control_store_knows_the_topic_by_its_archive(
+    admin: AdminClient, broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(admin, broker, 3)
+    first = kafka.check_identity("lost")
+    said = CommitProperties(custom_metadata={"userMetadata": lake.words("ingest", topic_id=first)})
+    write_deltalake(settings().table("archive", "lost"), pa.table({"n": [1]}), commit_properties=said)
+    monkeypatch.setenv("TALLY_CONTROL", f"sqlite:///{tmp_path / 'new.db'}")
+    assert kafka.check_identity("lost") == first
+    admin.delete_topics(["lost"])["lost"].result(15)
+    create(admin, broker, 3)
+    monkeypatch.setenv("TALLY_CONTROL", f"sqlite:///{tmp_path / 'newer.db'}")
+    for _ in range(2):
+        with pytest.raises(DataLost, match=re.escape(f"id {first}, now")):
+            kafka.check_identity("lost")

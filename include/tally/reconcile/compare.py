@@ -25,7 +25,7 @@ from tally.errors import AnswerIsNo, TallyError
 from tally.failpoints import failpoint
 from tally.finite import finite
 from tally.reconcile import explain, replay, trimmed
-from tally.reconcile.conserve import conservation, ingest_balance
+from tally.reconcile.conserve import conservation, ingest_balance, ingests
 from tally.reconcile.cut import Cut, closed, due, find, reaching_back
 from tally.reconcile.digest import Digest, digests, slot_of
 from tally.reconcile.fate import late_rule
@@ -347,6 +347,6 @@ def summary(
             "speed_version": cut.speed_version,
         },
         "batch_version": cut.batch_version,
-        "archive": trimmed.ingests(cut),
+        "archive": ingests(cut),
         "verdict": "compared",
     }

@@ -15,25 +15,39 @@ from tally.catalog.spec import Pipeline, Topic
 from tally.control import runs
 from tally.reconcile import fate, replay
 from tally.reconcile.cut import Cut
+from tally.sources.archive import quarantine_path
+
+PLACES = ("aggregated", "late", "duplicate", "quarantined", "filtered", "skipped", "in_flight", "applied_twice")
 
 
 def conservation(spark: SparkSession, cut: Cut, frames: Sequence[DataFrame], ranges: Sequence[Range]) -> dict[str, Any]:
-    """records = aggregated + late + duplicate + filtered + skipped + in flight + applied twice, counted from two sides.
+    """records = aggregated + late + duplicate + quarantined + filtered + skipped + in flight + applied twice.
 
-    `records` are counted in the archive as it lies there, the others among the events as the replay sees them.
+    `records` are counted in archive and quarantine as they lie there, the valid ones' places among the events as the
+    replay sees them. A refused record often has no event time: it belongs to the range in which the broker took it.
     """
-    totals = dict.fromkeys(
-        ("records", "aggregated", "late", "duplicate", "filtered", "skipped", "in_flight", "applied_twice"), 0
-    )
+    totals = dict.fromkeys(("records", *PLACES), 0)
     if not ranges:
         return {**totals, "balanced": True}
+    ingested = ingests(cut)
     for frame, topic, wanted in zip(frames, cut.pipeline.reads, replay.event_ranges(cut, ranges), strict=True):
         inside = within(topic.event_time, wanted)
         totals["records"] += archived(spark, topic, cut.stated.versions[topic.name]).where(inside).count()
+        refused = spark.read.format("delta").load(quarantine_path(topic)).where(within("_broker_time", wanted))
+        totals["quarantined"] += refused.where(F.col("_ingest") <= ingested[topic.name]).count()
         for row in frame.where(inside).groupBy(place(topic, cut).alias("word")).count().collect():
             totals[row["word"]] += row["count"]
-    accounted = sum(n for name, n in totals.items() if name != "records")
-    return {**totals, "balanced": accounted == totals["records"]}
+    totals["records"] += totals["quarantined"]
+    return {**totals, "balanced": sum(totals[name] for name in PLACES) == totals["records"]}
+
+
+def ingests(cut: Cut) -> dict[str, int]:
+    """The number of each topic's last ingest that the compared batch table was stated from."""
+    last = {}
+    for topic, version in cut.stated.versions.items():
+        numbers = [row["seq"] for row in runs.ingest_history(topic) if row["delta_version"] <= version]
+        last[topic] = max(numbers, default=-1)
+    return last
 
 
 def place(topic: Topic, cut: Cut) -> Column:

@@ -40,7 +40,11 @@ TOTALS = (
     equal("unexplained_audit_rows", "unexplained", "The audit table and the summary agree on what is unexplained"),
     equal("unexplained_in_slots", "unexplained", "The windows and the summary agree on what is unexplained"),
     always("outside_slots", 0, "No difference lies outside the compared windows"),
-    always("records_conserved", True, "Records in = aggregated + late + duplicate + skipped + in flight"),
+    always(
+        "records_conserved",
+        True,
+        "Each record in the range is aggregated, late, duplicate, quarantined, filtered, skipped or in flight",
+    ),
     always("topics_out_of_balance", "none", "Offsets ingested = archived + quarantined + gaps, for every topic"),
 )
 SLOTS = (

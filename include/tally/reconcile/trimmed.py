@@ -70,12 +70,3 @@ def proven(spark: SparkSession, cut: Cut, gone: Sequence[Range]) -> list[Seal]:
         hashes = {slot: digest.hash for slot, digest in now.items()}
         found += [s for s in group if s.slot_start in good and hashes.get(s.slot_start, "0") == s.digest]
     return found
-
-
-def ingests(cut: Cut) -> dict[str, int]:
-    """The number of each topic's last ingest that the compared batch table was stated from."""
-    last = {}
-    for topic, version in cut.stated.versions.items():
-        numbers = [row["seq"] for row in runs.ingest_history(topic) if row["delta_version"] <= version]
-        last[topic] = max(numbers, default=-1)
-    return last

@@ -16,8 +16,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from tally import lake
 from tally.control import runs
 from tally.errors import DataLost, TallyError
+from tally.settings import settings
 from tally.sources.client import librdkafka
 
 PATIENCE = 15.0  # seconds for an answer: a broker that restarts is back in less, a wrong address is told soon
@@ -76,17 +78,24 @@ def begin_offsets(topic: str, patience: float = PATIENCE) -> dict[int, int]:
 def check_identity(topic: str, patience: float = PATIENCE) -> str:
     """The topic's id, remembered at first sight; a topic that was recreated since is refused."""
     identity, _ = describe(topic, patience)
-    known = runs.topic_id(topic)
-    if known is None:
-        runs.remember_topic(topic, identity)
-    elif known != identity:
+    told = runs.topic_id(topic)
+    known = told or archived_identity(topic) or identity
+    if known != identity:
         raise DataLost(
             f"topic {topic} is not the one that was read before (id {known}, now {identity}): it was recreated, "
             "and its offsets mean other records",
             field=topic,
             cure="give the topic a new name, or start with a new TALLY_HOME",
         )
+    if told is None:
+        runs.remember_topic(topic, identity)
     return identity
+
+
+def archived_identity(topic: str) -> str | None:
+    """The id of the topic that the archive was read from: its commits know it when the control store is new."""
+    newest = lake.newest(settings().table("archive", topic), "ingest")
+    return str(newest.words["topic_id"]) if newest else None
 
 
 def check_retained(topic: str, needed: dict[int, int], reached: dict[int, int], who: str | None) -> None:

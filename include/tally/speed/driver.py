@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import random
 import socket
 import time
+import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import psutil
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from tally.catalog.duration import iso
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.control import ledger, runs, streams
@@ -293,12 +294,14 @@ def diagnosed(error: BaseException, pipeline: Pipeline) -> TallyError:
 
 
 def as_refusal(error: BaseException, pipeline: Pipeline) -> TallyError:
-    """An error of Spark's as one line that a person can act on; the whole of it goes to the log."""
+    """An error of Spark's as one line that a person can act on; the newest one stands whole in a file of its own."""
     if isinstance(error, TallyError):
         return error
-    os.write(2, f"{type(error).__name__}: {error}\n".encode())
+    whole = settings().home / "logs" / f"stream-{pipeline.name}-error.log"
+    whole.parent.mkdir(parents=True, exist_ok=True)
+    whole.write_text(f"{iso(datetime.now(UTC))} {''.join(traceback.format_exception(error))}")
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = next((line for line in lines if line.startswith("[")), lines[0] if lines else type(error).__name__)
     return AnswerIsNo(
-        told[:500], pipeline=pipeline.name, cure="see the driver's log; the stream goes on where it stopped"
+        told[:500], pipeline=pipeline.name, cure=f"all of it is in {whole}; the stream goes on where it stopped"
     )
