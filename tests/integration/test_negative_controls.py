@@ -115,9 +115,9 @@ def test_a_clean_run_raises_no_alarm(world: World) -> None:
     [
         *((harm, "agreed", "speed") for harm in HARMS),
         ("an event's part is gone", "late", "speed"),
-        ("a value is off by a cent", "late", "speed"),
+        pytest.param("a value is off by a cent", "late", "speed", marks=pytest.mark.long),
         ("a value is off by a cent", "agreed", "batch"),
-        ("a value is off by a cent", "late", "batch"),
+        pytest.param("a value is off by a cent", "late", "batch", marks=pytest.mark.long),
     ],
 )
 def test_harm_is_found_unexplained_and_held(

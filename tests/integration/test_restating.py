@@ -50,7 +50,9 @@ def test_events_that_come_later_are_taken_in_without_being_asked_for(made) -> No
         assert world.table("batch", name) == oracle.batch_rows(worlds.shape_of(name), world.truth(name))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long) if name.startswith("join") else name for name in NAMES]
+)
 def test_in_pieces_in_any_order_and_twice(
     made, spark: SparkSession, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
