@@ -19,19 +19,15 @@ APPENDS = 40
 def measure(given: argparse.Namespace) -> dict[str, Any]:
     """The same append with an empty log, with one of many old entries, and after the keeper has shortened it."""
     from tally.engine import session
-    from tally.speed import log
+    from tally.speed import commit, log
 
     folder = Path(tempfile.mkdtemp(prefix="tally-bench-"))
     spark = session("bench-log")
     rows = spark.createDataFrame([(1, date(2026, 1, 1))], "n BIGINT, _date DATE").localCheckpoint()
-    options = ", ".join(f"'{name}' = '{value}'" for name, value in log.PROPERTIES.items())
 
     def table(name: str) -> str:
         where = str(folder / name)
-        spark.sql(
-            f"CREATE TABLE delta.`{where}` (n BIGINT, _date DATE) USING delta PARTITIONED BY (_date) "
-            f"TBLPROPERTIES ({options})"
-        )
+        commit.make_table(spark, where, rows, log.PROPERTIES)
         return where
 
     def append(where: str) -> float:

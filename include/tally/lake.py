@@ -32,6 +32,12 @@ def table(path: str) -> DeltaTable | None:
         return None
 
 
+def version(path: str) -> int:
+    """The newest version of the table at a path; -1 where there is none yet."""
+    found = table(path)
+    return -1 if found is None else int(found.version())
+
+
 def commits(path: str) -> Iterator[Commit]:
     """The commits of a table whose log entries are retained, newest first; none where there is no table."""
     found = table(path)

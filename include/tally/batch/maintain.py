@@ -59,7 +59,7 @@ def tidy(spark: SparkSession, target: Target) -> Tidied:
     path = settings().table(*target.table)
     with lock.table(*target.lock, jvm=jvm_pid(spark)):
         metrics = spark.sql(f"OPTIMIZE delta.`{path}`").collect()[0]["metrics"]
-        before = version(path)
+        before = lake.version(path)
         spark.sql(f"VACUUM delta.`{path}` RETAIN {settings().vacuum_hours} HOURS")
         removed = vacuumed(path, before)
     return Tidied(
@@ -68,11 +68,6 @@ def tidy(spark: SparkSession, target: Target) -> Tidied:
         into=int(metrics["numFilesAdded"]),
         removed=removed,
     )
-
-
-def version(path: str) -> int:
-    table = lake.table(path)
-    return -1 if table is None else int(table.version())
 
 
 def vacuumed(path: str, before: int) -> int:

@@ -15,13 +15,14 @@ CaughtUp = Annotated[bool, typer.Option("--until-caught-up", help="End once all 
 
 def stream(pipelines: Pipelines = None, until_caught_up: CaughtUp = False, json: Json = False) -> None:
     """Run the speed layer in the foreground; Ctrl-C ends it between two micro-batches."""
+    from tally.control import ledger
     from tally.speed.driver import Driver
 
     driver = Driver(pipelines or [], until_caught_up=until_caught_up)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: setattr(driver, "stopping", True))
-    names = [hosted.pipeline.name for hosted in driver.hosted]
-    before = {name: applied(hosted.pipeline) for name, hosted in zip(names, driver.hosted, strict=True)}
+    chosen = [hosted.pipeline for hosted in driver.hosted]
+    before = {pipeline.name: ledger.applied(pipeline.name, pipeline.version) for pipeline in chosen}
     failed = driver.run()
     found = [told(hosted.pipeline, before[hosted.pipeline.name], hosted.failed) for hosted in driver.hosted]
     document = {"app": driver.app, "ok": not failed, "pipelines": found}
@@ -30,19 +31,12 @@ def stream(pipelines: Pipelines = None, until_caught_up: CaughtUp = False, json:
         raise typer.Exit(max(error.exit_code for error in failed))
 
 
-def applied(pipeline: Any) -> tuple[int, int]:
-    """How many micro-batches of the pipeline's version are in the ledger, and their rows."""
-    from tally.control import ledger
-
-    return ledger.applied(pipeline.name, pipeline.version)
-
-
 def told(pipeline: Any, before: tuple[int, int], failed: Any) -> dict[str, Any]:
     """What this run did to one pipeline, and how it now is."""
     from tally.catalog.duration import from_millis, iso
     from tally.control import ledger, streams
 
-    batches, rows = applied(pipeline)
+    batches, rows = ledger.applied(pipeline.name, pipeline.version)
     newest, shown = ledger.newest(pipeline.name, pipeline.version), streams.stream(pipeline.name) or {}
     return {
         "pipeline": pipeline.name,

@@ -83,17 +83,6 @@ def applied(pipeline: str, version: str) -> tuple[int, int]:
     return int(number), int(rows)
 
 
-def whole(pipeline: str, version: str) -> bool:
-    """Whether no micro-batch is missing between two that are there."""
-    query = (
-        sa.select(sa.func.max(ledger.c.batch) + 1 - sa.func.count())
-        .where(ledger.c.pipeline == pipeline, ledger.c.version == version)
-        .group_by(ledger.c.generation)
-    )
-    with store().connect() as connection:
-        return all(missing == 0 for (missing,) in connection.execute(query))
-
-
 def places(pipeline: str, version: str) -> set[tuple[int, int]]:
     """(generation, batch) of every micro-batch."""
     query = sa.select(ledger.c.generation, ledger.c.batch).where(

@@ -84,18 +84,16 @@ def find(pipeline: Pipeline, late_rule: str, filters: bool) -> Cut:
         )
     path = commit.path(pipeline)
     travels = last.committed_at > now_ms() - log.KEPT_MS // 2
-    table = lake.table(path)
     return Cut(
         pipeline=pipeline,
         batches=[last],
         stated=stated,
-        speed_version=lake.standing(path, "micro-batch", last.delta_version) if travels or table is None
-        else int(table.version()),
+        speed_version=lake.standing(path, "micro-batch", last.delta_version) if travels else lake.version(path),
         travels=travels,
         batch_version=lake.standing(restate.path(pipeline), "restate", stated.delta_version),
         filters=filters,
         late_rule=late_rule,
-    )  # fmt: skip
+    )
 
 
 def last_where(pipeline: Pipeline, newest: MicroBatch, holds: Callable[[MicroBatch], bool]) -> MicroBatch | None:

@@ -29,10 +29,9 @@ def path(pipeline: Pipeline) -> str:
 def make_table(spark: SparkSession, where: str, schema: DataFrame, properties: dict[str, str]) -> None:
     """Create an empty Delta table of a frame's columns, partitioned by `_date`, unless it is there."""
     columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in schema.schema.fields)
-    options = ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS delta.`{where}` ({columns}) USING delta PARTITIONED BY (_date) "
-        f"TBLPROPERTIES ({options})"
+        f"TBLPROPERTIES ({log.listed(properties)})"
     )
 
 
@@ -129,7 +128,8 @@ def from_commit(commit: lake.Commit) -> ledger.MicroBatch:
 def repair_ledger(pipeline: Pipeline) -> int:
     """Copy into the ledger what it lacks, from Delta commits and from what was kept of older ones; the count of it."""
     known = ledger.places(pipeline.name, pipeline.version)
-    whole, joined = ledger.whole(pipeline.name, pipeline.version), False
+    whole = all(batch == 0 or (generation, batch - 1) in known for generation, batch in known)
+    joined = False
     missing = {}
     for commit in lake.commits(path(pipeline)):
         if commit.words.get("kind") == "micro-batch":

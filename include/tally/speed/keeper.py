@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from pyspark.sql import SparkSession
 
+from tally import lake
 from tally.catalog.spec import Pipeline
 from tally.control import ledger
 from tally.control.store import now_ms
@@ -74,7 +75,7 @@ def vacuum_when_due(spark: SparkSession, pipeline: Pipeline) -> bool:
         return False
     if last.exists():  # a table's first day has nothing that old
         spark.sql(f"VACUUM delta.`{commit.path(pipeline)}` RETAIN 168 HOURS")
-        if past.keep(spark, pipeline) or past.entries(pipeline):
+        if lake.table(past.path(pipeline)) is not None:
             spark.sql(f"OPTIMIZE delta.`{past.path(pipeline)}`")
             spark.sql(f"VACUUM delta.`{past.path(pipeline)}` RETAIN 168 HOURS")
     last.touch()
