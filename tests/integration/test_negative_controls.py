@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from world import World
 
 from tally.catalog.duration import from_millis, iso
-from tally.control import runs, seals
+from tally.control import incidents, seals
 from tally.reconcile.judge import STREAM_FAULTS
 from tally.speed import checkpoint
 
@@ -179,4 +179,4 @@ def test_offsets_that_the_stream_skipped_or_applied_twice_are_named_and_counted(
     expected = {(w[0], e.key) for e in touched for w in shape.windows(e.time)}
     named = {(row["window_start"], row["shop"]) for row in found["rows"] if cause in row["cause"].split("+")}
     assert named == {(iso(from_millis(start)), key) for start, key in expected}
-    assert STREAM_FAULTS[cause] in {incident["cause"] for incident in runs.open_incidents(name)}
+    assert STREAM_FAULTS[cause] in {incident["cause"] for incident in incidents.opened(name)}

@@ -11,7 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reconcile.comparisons import STEP, T0, Comparison, difference, slot, use_home
 
-from tally.control import runs, seals
+from tally.control import incidents, runs, seals
 from tally.errors import TallyError
 from tally.reconcile import judge as judging
 from tally.reconcile.judge import judge
@@ -154,7 +154,7 @@ def test_an_incident_is_open_until_nothing_is_held() -> None:
         audit=[difference(1, 1, 3, 2, "unexplained"), difference(1, 2, 1, None)],
     )
     judge(bad.write())
-    (incident,) = runs.open_incidents(name)
+    (incident,) = incidents.opened(name)
     assert incident["cause"] == "unexplained difference"
     assert f"tally backfill {name} --from" in incident["cure"]
     held = seals.Seal(
@@ -164,10 +164,10 @@ def test_an_incident_is_open_until_nothing_is_held() -> None:
     seals.write([held])
     good = Comparison(pipeline=name)
     judge(good.write())
-    assert runs.open_incidents(name), "a window elsewhere is still held"
+    assert incidents.opened(name), "a window elsewhere is still held"
     seals.write([seals.Seal(**{**vars(held), "state": "sealed"})])
     judge(good.write())
-    assert not runs.open_incidents(name)
+    assert not incidents.opened(name)
 
 
 def test_what_was_not_compared_is_not_judged() -> None:

@@ -1,4 +1,4 @@
-"""What batch jobs did: archive commits, reconciliations, incidents, and which Kafka topic a name means."""
+"""What batch jobs did: archive commits, reconciliations, and which Kafka topic a name means."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tally.control.store import now_ms, store, upsert
-from tally.control.tables import incidents, ingests, reconciliations, seals, topics
+from tally.control.tables import ingests, reconciliations, seals, topics
 
 
 def topic_id(topic: str) -> str | None:
@@ -95,47 +95,3 @@ def prune_reconciliations(before_ms: int) -> int:
         return connection.execute(
             sa.delete(reconciliations).where(reconciliations.c.at < before_ms, reconciliations.c.id.not_in(used))
         ).rowcount
-
-
-def raise_incident(pipeline: str, cause: str, evidence: str, cure: str = "") -> None:
-    """Open an incident, or count the open one of the same pipeline and cause once more."""
-    same = (incidents.c.pipeline == pipeline) & (incidents.c.cause == cause) & incidents.c.closed_at.is_(None)
-    with store().begin() as connection:
-        known = connection.execute(sa.select(incidents.c.id).where(same)).scalar()
-        if known is None:
-            connection.execute(
-                sa.insert(incidents).values(
-                    pipeline=pipeline,
-                    cause=cause,
-                    evidence=evidence,
-                    cure=cure,
-                    first_seen=now_ms(),
-                    last_seen=now_ms(),
-                    times=1,
-                )
-            )
-        else:
-            connection.execute(
-                sa.update(incidents)
-                .where(incidents.c.id == known)
-                .values(last_seen=now_ms(), times=incidents.c.times + 1, evidence=evidence)
-            )
-
-
-def close_incidents(pipeline: str, cause: str) -> None:
-    """Close the open incidents of a pipeline and cause: what they told of is over."""
-    with store().begin() as connection:
-        connection.execute(
-            sa.update(incidents)
-            .where(incidents.c.pipeline == pipeline, incidents.c.cause == cause, incidents.c.closed_at.is_(None))
-            .values(closed_at=now_ms())
-        )
-
-
-def open_incidents(pipeline: str | None = None) -> list[dict[str, Any]]:
-    """Every incident that is not closed."""
-    query = sa.select(incidents).where(incidents.c.closed_at.is_(None))
-    if pipeline:
-        query = query.where(incidents.c.pipeline == pipeline)
-    with store().connect() as connection:
-        return [dict(row._mapping) for row in connection.execute(query.order_by(incidents.c.id))]

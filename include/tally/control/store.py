@@ -42,6 +42,7 @@ def opened(url: str) -> Engine:
         else:
             engine = sa.create_engine(url, pool_pre_ping=True)
         metadata.create_all(engine)
+        add_columns(engine)
     except (SQLAlchemyError, OSError, ImportError) as error:
         raise TallyError(
             f"cannot open the control store: {str(error).splitlines()[0]}",
@@ -49,6 +50,30 @@ def opened(url: str) -> Engine:
             cure="check the URL and its server" if settings().control else "make it a folder that this user can write",
         ) from None
     return engine
+
+
+def add_columns(engine: Engine) -> None:
+    """Give the tables of an older store the columns that it lacks, with their defaults; what is there stays."""
+    there = sa.inspect(engine)
+    for table in metadata.sorted_tables:
+        known = {column["name"] for column in there.get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in known:
+                add_column(engine, table, column)
+
+
+def add_column(engine: Engine, table: sa.Table, column: sa.Column[Any]) -> None:
+    """Add one column; another process that opens the store now may be the one that does."""
+    value = getattr(column.default, "arg", None)
+    assert column.nullable or value is not None, f"{table.name}.{column.name} cannot be added: it has no default"
+    literal = f" NOT NULL DEFAULT {value!r}" if value is not None else ""
+    kind = column.type.compile(engine.dialect)
+    try:
+        with engine.begin() as connection:
+            connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}{literal}"))
+    except SQLAlchemyError:
+        if column.name not in {found["name"] for found in sa.inspect(engine).get_columns(table.name)}:
+            raise
 
 
 def set_pragmas(connection: Any, _: Any) -> None:

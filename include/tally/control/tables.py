@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Column, Float, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, Index, Integer, MetaData, String, Table, Text
 
 metadata = MetaData()
 
@@ -94,10 +94,15 @@ streams = Table(
     Column("freshness", Float, nullable=False, default=-1.0),  # seconds from broker time to commit, newest batch
     Column("rows_per_second", Float, nullable=False, default=0.0),
     Column("progressed_at", BigInteger, nullable=False, default=0),
+    Column("behind", BigInteger, nullable=False, default=-1),  # records that waited at the newest micro-batch
+    Column("gaining", Float, nullable=False, default=0.0),  # records a second by which that number shrinks
+    Column("failures", Integer, nullable=False, default=0),  # tries since the last micro-batch that ended
+    Column("retry_at", BigInteger, nullable=False, default=0),
+    Column("restarts", Integer, nullable=False, default=0),  # which wish for a restart the running query is from
     Column("updated_at", BigInteger, nullable=False),
 )
 
-# One row an app: the process that hosts its queries.
+# One row an app: the process that hosts its queries, written before it is spawned (pid 0) and again after.
 drivers = Table(
     "drivers",
     metadata,
@@ -108,6 +113,35 @@ drivers = Table(
     Column("launched_at", BigInteger, nullable=False),
     Column("heartbeat_at", BigInteger, nullable=False),
     Column("log", Text, nullable=False, default=""),
+    Column("launcher", String(16), nullable=False, default="local"),
+    Column("job", Text, nullable=False, default=""),  # what another machine knows the process by
+    Column("deaths", Integer, nullable=False, default=0),  # launches since the last one under which a stream moved
+    Column("retry_at", BigInteger, nullable=False, default=0),
+    Column("last_words", Text, nullable=False, default=""),
+)
+
+# Who alone may write a table: the epoch grows with each taking, and a commit of an older one is refused.
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", String(250), primary_key=True),
+    Column("epoch", Integer, nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("created", Float, nullable=False),
+    Column("beats", BigInteger, nullable=False),  # grows while the holder lives; whoever waits watches it, not a clock
+    Column("held", Boolean, nullable=False),
+)
+
+# Who watches the streams, and when that was last so.
+watchers = Table(
+    "watchers",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("host", String(255), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("beat_at", BigInteger, nullable=False),
+    Column("saw", Text, nullable=False, default=""),
 )
 
 # What should be: nothing here means running.
@@ -115,10 +149,11 @@ desired = Table(
     "desired",
     metadata,
     Column("pipeline", String(128), primary_key=True),
-    Column("state", String(16), nullable=False),  # running | paused
+    Column("state", String(16), nullable=False),  # running | paused | stopped
     Column("by", String(128), nullable=False),
     Column("why", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
+    Column("restarts", Integer, nullable=False, default=0),  # how often a person wished for a restart
 )
 
 incidents = Table(
@@ -129,10 +164,13 @@ incidents = Table(
     Column("cause", String(64), nullable=False),
     Column("evidence", Text, nullable=False),
     Column("cure", Text, nullable=False, default=""),
+    Column("done", Text, nullable=False, default=""),  # what was done about it
     Column("first_seen", BigInteger, nullable=False),
     Column("last_seen", BigInteger, nullable=False),
     Column("times", Integer, nullable=False, default=1),
     Column("closed_at", BigInteger),
+    Column("told_at", BigInteger, nullable=False, default=0),  # when it was sent on, open
+    Column("told_closed_at", BigInteger, nullable=False, default=0),  # when it was sent on that it is over
 )
 
 Index("ledger_by_version", ledger.c.pipeline, ledger.c.version, ledger.c.batch)

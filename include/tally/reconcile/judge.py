@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tally.catalog.duration import from_millis, iso
-from tally.control import runs, seals
+from tally.control import incidents, runs, seals
 from tally.errors import TallyError
 from tally.reconcile import docs
 from tally.reconcile.causes import JOINED, MEANING, UNEXPLAINED
@@ -166,15 +166,14 @@ def tell(row: dict[str, Any], judgement: Judgement) -> None:
     for word, cause in STREAM_FAULTS.items():
         if row["summary"]["events"].get(word):
             said = f"{row['summary']['events'][word]:,} events {MEANING[word]}; the batch has them right"
-            runs.raise_incident(pipeline, cause, said, f"tally status; look into the checkpoint of {pipeline}")
+            incidents.report(pipeline, cause, said, cure=f"tally doctor {pipeline}")
     if judgement.verdict == HELD:
         cause = NO_CAUSE if judgement.unexplained else NO_SUM
         window = f"--from {iso(from_millis(row['from_ms']))} --to {iso(from_millis(row['to_ms']))}"
         cure = f"read {judgement.page}, mend the cause, then tally backfill {pipeline} {window}"
-        runs.raise_incident(pipeline, cause, str(judgement), cure)
+        incidents.report(pipeline, cause, str(judgement), cure=cure)
         return
     mine = {slot["start"] for slot in row["slots"] if slot["closed"]}
     elsewhere = seals.read(pipeline, str(row["version"]))
     if not any(seal.state == "held" and seal.slot_start not in mine for seal in elsewhere):
-        for cause in (NO_CAUSE, NO_SUM):
-            runs.close_incidents(pipeline, cause)
+        incidents.close(pipeline, NO_CAUSE, NO_SUM)

@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tally.catalog.duration import iso
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
-from tally.control import ledger, runs, streams
+from tally.control import incidents, ledger, streams
 from tally.control.store import now_ms
 from tally.engine import jvm_pid, session
 from tally.errors import AnswerIsNo, DataLost, TallyError
@@ -168,8 +168,7 @@ class Driver:
             progressed_at=now_ms(),
         )
         streams.heartbeat(self.app)
-        for cause in ("stream failed", "data lost"):
-            runs.close_incidents(pipeline.name, cause)
+        incidents.close(pipeline.name, "stream failed", "data lost")
 
     def tell(self, hosted: Hosted) -> None:
         """What the newest micro-batch's progress says: how fresh it made the windows, and how fast it ran."""
@@ -215,7 +214,7 @@ class Driver:
             hosted.failed = error
         reason = str(error).split("\n")[0]
         streams.show(hosted.pipeline.name, state="data_lost" if lost else "failed", reason=reason, app=self.app)
-        runs.raise_incident(hosted.pipeline.name, "data lost" if lost else "stream failed", reason, error.cure or "")
+        incidents.report(hosted.pipeline.name, "data lost" if lost else "stream failed", reason, cure=error.cure or "")
         after = "it stays stopped" if lost or self.until_caught_up else f"next try in {wait:.0f} s"
         print(f"{told(error, hosted.pipeline)}\n  {after}", flush=True)
 
