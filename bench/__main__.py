@@ -1,4 +1,4 @@
-"""`python -m bench [proof|freshness|log]`: one JSON line a measurement; without a name, all of them in order."""
+"""`python -m bench [NAME…]`: one JSON line a measurement; without a name, all of them in order."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ import argparse
 import json
 import sys
 
-from bench import freshness, log, proof
+from bench import freshness, log, proof, supervision
 
-MEASUREMENTS = {"proof": proof.measure, "freshness": freshness.measure, "log": log.measure}
+MEASUREMENTS = {
+    "proof": proof.measure,
+    "freshness": freshness.measure,
+    "log": log.measure,
+    "supervision": supervision.measure,
+}
 
 
 def main() -> int:
@@ -21,6 +26,9 @@ def main() -> int:
     parser.add_argument(
         "--entries", type=int, default=172_800, help="entries of the long log: two days of a second each"
     )
+    parser.add_argument("--kills", type=int, default=20, help="drivers that are killed under supervision")
+    parser.add_argument("--hangs", type=int, default=5, help="drivers that are stopped (SIGSTOP) under supervision")
+    parser.add_argument("--kill-rate", type=float, default=50.0, help="rides a second meanwhile")
     given = parser.parse_args()
     for name in given.names or MEASUREMENTS:
         print(json.dumps({"measurement": name, **MEASUREMENTS[name](given)}), flush=True)

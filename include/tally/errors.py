@@ -45,3 +45,9 @@ class AnswerIsNo(TallyError):
 
 class DataLost(AnswerIsNo):
     """Offsets that something still needs are gone, or a topic is not the one it was."""
+
+
+class StreamFailed(TallyError):
+    """A stream's query ended for a reason that may pass by itself: it is tried again, for as long as it takes."""
+
+    exit_code = 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -36,6 +37,7 @@ class Settings(BaseSettings):
     lake: str = Field("", description="Root of the Delta tables, a path or URI; empty: <home>/lake.")
     checkpoints: str = Field("", description="Root of the stream checkpoints; empty: <home>/checkpoints.")
     control: str = Field("", description="SQLAlchemy URL of the control store; empty: SQLite in <home>.")
+    host: str = Field("", description="What this machine is called in the control store; empty: its host name.")
     spark_master: str = Field("local[2]", description="Spark's master.")
     spark_memory: str = Field("1g", description="Driver memory of a batch or reconcile job.")
     stream_memory: str = Field("1536m", description="Driver memory of a stream driver.")
@@ -84,6 +86,10 @@ class Settings(BaseSettings):
     @cached_property
     def control_url(self) -> str:
         return self.control or f"sqlite:///{self.home / 'control.db'}"
+
+    @cached_property
+    def host_name(self) -> str:
+        return self.host or socket.gethostname()
 
     @property
     def broker_file(self) -> Path:

@@ -17,6 +17,7 @@ from world import MINUTE, T0, World
 
 from tally import lake
 from tally.catalog.duration import from_millis
+from tally.control import leases
 from tally.errors import AnswerIsNo
 from tally.reconcile import cut as cuts
 from tally.reconcile import replay
@@ -143,15 +144,16 @@ def test_what_a_fold_raises_is_raised_after_the_next_micro_batch(
     pipeline = world.pipeline(name)
     monkeypatch.setattr(keeper, "fold", broken)
     mine = Keeper(spark)
-    mine.after(pipeline, 3)
+    lease = leases.take(f"speed/{name}")
+    mine.after(pipeline, 3, lease)
     assert not mine.jobs, "not due"
-    mine.after(pipeline, 4)
+    mine.after(pipeline, 4, lease)
     deadline = time.monotonic() + 60
     while not mine.jobs[pipeline.name].done() and time.monotonic() < deadline:
         time.sleep(0.05)
     with pytest.raises(OSError, match="no space"):
-        mine.after(pipeline, 5)
-    mine.after(pipeline, 6)
+        mine.after(pipeline, 5, lease)
+    mine.after(pipeline, 6, lease)
     mine.close()
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import pytest
 
 from tally.control import ledger
+from tally.control.leases import Lease
 from tally.control.ledger import MicroBatch
 from tally.errors import AnswerIsNo
 from tally.speed import commit
@@ -15,6 +16,9 @@ HELD = MicroBatch(
     pipeline="p", version="v1", generation=2, batch=7, ranges={}, late_watermark=0, watermark=0, rows=1,
     delta_version=9, committed_at=0,
 )  # fmt: skip
+
+
+LEASE = Lease(name="speed/p/v1", epoch=1, sure=True)
 
 
 @dataclass
@@ -50,7 +54,7 @@ def table_at_seven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_newest_batch_again_is_run_into_nothing() -> None:
     rows = Rows()
-    assert commit.write(rows, 7, Named(), 2, dict) is HELD  # type: ignore[arg-type]
+    assert commit.write(rows, 7, Named(), 2, LEASE, dict) is HELD  # type: ignore[arg-type]
     assert rows.saved == ["noop"]
 
 
@@ -58,7 +62,7 @@ def test_a_batch_that_leaves_some_out_is_refused() -> None:
     rows = Rows()
     for batch, generation, reached in ((9, 2, "7"), (1, 3, "7")):
         with pytest.raises(AnswerIsNo, match=f"micro-batch {batch}, the table only at {reached}") as refused:
-            commit.write(rows, batch, Named(), generation, dict)  # type: ignore[arg-type]
+            commit.write(rows, batch, Named(), generation, LEASE, dict)  # type: ignore[arg-type]
         assert refused.value.cure
     assert rows.saved == []
 
@@ -66,6 +70,6 @@ def test_a_batch_that_leaves_some_out_is_refused() -> None:
 def test_an_older_batch_is_refused_and_says_what_to_put_back() -> None:
     rows = Rows()
     with pytest.raises(AnswerIsNo, match="micro-batch 5, the table already at 7") as refused:
-        commit.write(rows, 5, Named(), 2, dict)  # type: ignore[arg-type]
+        commit.write(rows, 5, Named(), 2, LEASE, dict)  # type: ignore[arg-type]
     assert "newest checkpoint" in (refused.value.cure or "")
     assert rows.saved == []

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tally.errors import DataLost
-from tally.speed.driver import as_refusal
+from tally.speed.refusal import as_refusal
 
 
 @dataclass

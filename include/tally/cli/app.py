@@ -39,7 +39,9 @@ VERBS: dict[str, Verb] = {
     "check": Verb("check:check", "Load and check every definition; with --setup, this machine."),
     "up": Verb("broker:up", "Start the embedded broker and make the catalogue's topics."),
     "pause": Verb("desired:pause", "Stop a stream until it is resumed; its DAG and its driver go on."),
-    "resume": Verb("desired:resume", "Let a paused stream run again, from where it stopped."),
+    "resume": Verb("desired:resume", "Let a paused or stopped stream run again, from where it stopped."),
+    "restart": Verb("desired:restart", "Begin a stream anew; a driver that hangs is replaced."),
+    "stop": Verb("desired:stop", "Stop a stream, and return once nobody writes its table."),
     "down": Verb("broker:down", "Stop everything that runs for this TALLY_HOME."),
     "produce": Verb(
         "produce:produce", "Produce taxi rides, with disorder and a ground truth, or replay a CSV of them."

@@ -1,4 +1,4 @@
-"""`tally pause` and `tally resume`: the state that a person wants a stream in."""
+"""`tally pause`, `resume`, `restart` and `stop`: what a person wants of streams."""
 
 from __future__ import annotations
 
@@ -10,30 +10,38 @@ import typer
 from tally.cli.output import Json, show
 
 Pipelines = Annotated[list[str], typer.Argument(help="Which pipelines.")]
-Why = Annotated[str, typer.Option("--why", help="Shown to whoever finds the stream paused.")]
+Why = Annotated[str, typer.Option("--why", help="Shown to whoever finds the stream so.")]
 
 
 def pause(pipelines: Pipelines, why: Why = "", json: Json = False) -> None:
     """Stop streams between two micro-batches and keep them so, whoever restarts their driver."""
-    want(pipelines, "paused", why, json)
+    wish("pause", pipelines, why, json)
 
 
 def resume(pipelines: Pipelines, why: Why = "", json: Json = False) -> None:
-    """Let paused streams run again; they go on where they stopped."""
-    want(pipelines, "running", why, json)
+    """Let paused or stopped streams run again; they go on where they stopped."""
+    wish("resume", pipelines, why, json)
 
 
-def want(names: list[str], state: str, why: str, json: bool) -> None:
+def restart(pipelines: Pipelines, why: Why = "", json: Json = False) -> None:
+    """Begin streams anew, with their definitions as they are now; a driver that hangs is replaced."""
+    wish("restart", pipelines, why, json)
+
+
+def stop(pipelines: Pipelines, why: Why = "", json: Json = False) -> None:
+    """Stop streams, and return once each has let go of its table; a driver with nothing left to run ends."""
+    wish("stop", pipelines, why, json)
+
+
+def wish(action: str, names: list[str], why: str, json: bool) -> None:
     from tally.catalog.load import catalogue
-    from tally.control import streams
+    from tally.supervise import wishes
 
-    known = [catalogue().pipeline(name).name for name in names]
-    for name in known:
-        streams.want(name, state, by=getpass.getuser(), why=why)
-    found = [streams.wanted(name) for name in known]
+    known = [catalogue().pipeline(name).name for name in names]  # all of them, before any is touched
+    found = [getattr(wishes, action)(name, by=getpass.getuser(), why=why) for name in known]
 
     def lines() -> None:
         for one in found:
-            typer.echo(f"{one['pipeline']}: wanted {one['state']}")
+            typer.echo(str(one))
 
     show(found, json, lines)

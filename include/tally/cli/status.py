@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tally.cli.output import Json, print_document
+from tally.supervise.watch import WATCHER_SILENCE_MS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -16,7 +17,8 @@ COLUMNS = {
     "pipeline": "left", "state": "left", "events_in": "right", "lag_records": "right", "watermark": "left",
     "freshness_seconds": "right", "sealed_to": "left", "sealed": "right", "held": "right", "unexplained": "right",
 }  # fmt: skip
-COLOURS = {"healthy": "green", "idle": "green", "starting": "yellow", "catching_up": "yellow", "paused": "yellow"}
+CALM = dict.fromkeys(("starting", "catching_up", "paused", "stopping", "stopped", "outdated"), "yellow")
+COLOURS = {"healthy": "green", "idle": "green", **CALM}
 
 
 def status(
@@ -56,6 +58,16 @@ def print_status(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         if row["state"] not in ("healthy", "idle"):
             console.print(f"{row['pipeline']}: {row['reason']}; next: {row['next_step']}")
+    console.print(watched(rows[0]["watcher_seconds"] if rows else None))
+
+
+def watched(silent: float | None) -> str:
+    """Whether somebody watches over the streams, as a line below the table."""
+    if silent is None:
+        return "no watcher: nobody starts a stream that dies (the streams DAG's watcher in Airflow's triggerer does)"
+    if silent * 1000 > WATCHER_SILENCE_MS:
+        return f"the watcher is silent for {silent:,.0f} s: only the streams DAG's clock sees to a dead stream"
+    return f"the watcher looked {silent:.0f} s ago"
 
 
 def table_of(rows: list[dict[str, Any]]) -> Table:

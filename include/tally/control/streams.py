@@ -28,42 +28,92 @@ def stream(pipeline: str) -> dict[str, Any] | None:
     return dict(row._mapping) if row else None
 
 
-def register_driver(app: str, host: str, pid: int, created: float, log: str) -> None:
-    """Write which process hosts an app's queries; idempotent by app."""
+def every() -> dict[str, dict[str, Any]]:
+    """What was last written of each stream, by pipeline."""
+    with store().connect() as connection:
+        return {row.pipeline: dict(row._mapping) for row in connection.execute(sa.select(streams))}
+
+
+def launching(app: str, host: str, launcher: str, log: str) -> None:
+    """Write, before it is spawned, that a driver is being launched; what is known of earlier deaths stays."""
     row = {
-        "app": app,
-        "host": host,
-        "pid": pid,
-        "created": created,
-        "launched_at": now_ms(),
-        "heartbeat_at": now_ms(),
+        "app": app, "host": host, "pid": 0, "created": 0.0, "launched_at": now_ms(), "heartbeat_at": now_ms(),
+        "log": log, "launcher": launcher, "job": "",
+    }  # fmt: skip
+    with store().begin() as connection:
+        upsert(connection, drivers, [row])
+
+
+def launched(app: str, pid: int, created: float, job: str = "") -> None:
+    """Write which process was spawned."""
+    _of_driver(app, pid=pid, created=created, job=job)
+
+
+def register_driver(app: str, host: str, pid: int, created: float, log: str) -> None:
+    """Write, by the driver itself, which process hosts an app's queries; idempotent by app."""
+    row = {
+        "app": app, "host": host, "pid": pid, "created": created, "launched_at": now_ms(), "heartbeat_at": now_ms(),
         "log": log,
-    }
+    }  # fmt: skip
     with store().begin() as connection:
         upsert(connection, drivers, [row])
 
 
 def heartbeat(app: str) -> None:
     """Say that the app's driver lives."""
+    _of_driver(app, heartbeat_at=now_ms())
+
+
+def survived(app: str) -> None:
+    """Say that a stream of the app made a commit under this driver: no death of an earlier one counts any more."""
+    _of_driver(app, deaths=0, retry_at=0, last_words="")
+
+
+def died(app: str, deaths: int, retry_at: int, last_words: str) -> None:
+    """Count a driver's death, once: its process is no longer named."""
+    _of_driver(app, pid=0, deaths=deaths, retry_at=retry_at, last_words=last_words)
+
+
+def driver_ended(app: str) -> None:
+    """Say that the app's driver ended because it was told to: that is no death."""
+    _of_driver(app, pid=0, retry_at=0)
+
+
+def _of_driver(app: str, **values: Any) -> None:
     with store().begin() as connection:
-        connection.execute(sa.update(drivers).where(drivers.c.app == app).values(heartbeat_at=now_ms()))
+        connection.execute(sa.update(drivers).where(drivers.c.app == app).values(**values))
 
 
 def driver(app: str) -> dict[str, Any] | None:
-    """The driver that last registered for an app."""
+    """The driver that was last launched, or last registered, for an app."""
     with store().connect() as connection:
         row = connection.execute(sa.select(drivers).where(drivers.c.app == app)).first()
     return dict(row._mapping) if row else None
 
 
 def want(pipeline: str, state: str, *, by: str, why: str) -> None:
-    """Set the desired state of a stream: running or paused; idempotent by pipeline."""
+    """Set the desired state of a stream: running, paused or stopped; idempotent by pipeline."""
     with store().begin() as connection:
         upsert(connection, desired, [{"pipeline": pipeline, "state": state, "by": by, "why": why, "at": now_ms()}])
 
 
+def want_anew(pipeline: str, *, by: str, why: str) -> int:
+    """Wish for a stream to run, begun anew; which wish that is, counted from 1."""
+    want(pipeline, "running", by=by, why=why)
+    mine = desired.c.pipeline == pipeline
+    with store().begin() as connection:
+        connection.execute(sa.update(desired).where(mine).values(restarts=desired.c.restarts + 1))
+        return int(connection.execute(sa.select(desired.c.restarts).where(mine)).scalar_one())
+
+
 def wanted(pipeline: str) -> dict[str, Any]:
     """The desired state of a stream; running where nobody said otherwise."""
+    return wishes().get(pipeline) or {
+        "pipeline": pipeline, "state": "running", "by": "", "why": "", "at": 0, "restarts": 0,
+    }  # fmt: skip
+
+
+def wishes() -> dict[str, dict[str, Any]]:
+    """The desired state of each stream of which somebody said one."""
     with store().connect() as connection:
-        row = connection.execute(sa.select(desired).where(desired.c.pipeline == pipeline)).first()
-    return dict(row._mapping) if row else {"pipeline": pipeline, "state": "running", "by": "", "why": "", "at": 0}
+        return {row.pipeline: dict(row._mapping) for row in connection.execute(sa.select(desired))}

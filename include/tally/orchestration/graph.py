@@ -27,9 +27,12 @@ CHUNK = "{{ ti.xcom_pull(task_ids='plan', map_indexes=-1)[ti.map_index]['%s'] }}
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """When a DAG runs: at the end of each cron interval, at each cron tick, or after an asset was updated."""
+    """When a DAG runs: at the end of each cron interval, at each cron tick, after an asset was updated, or when its
 
-    kind: Literal["interval", "cron", "asset"]
+    watcher in the triggerer says so, with a slow cron beside it in case the watcher is dead.
+    """
+
+    kind: Literal["interval", "cron", "asset", "watched"]
     of: str
 
 
@@ -47,6 +50,7 @@ class Node:
     inlets: tuple[str, ...] = ()
     outlets: tuple[str, ...] = ()
     retries: int = 2
+    urgent: bool = False
     timeout: timedelta = timedelta(hours=2)
     per_item_of: str = ""  # the task whose list this one is repeated over, together with all others that name it
 
@@ -71,20 +75,22 @@ class Graph:
 
 
 def streams() -> Graph:
-    """Keeps the stream driver alive."""
+    """Keeps the streams in the state that people want them in."""
     return Graph(
         dag_id="streams",
-        title="Keep the stream driver alive",
+        title="Keep the streams as they are wanted (pausing this DAG stops no stream)",
         doc=runbook.STREAMS,
-        schedule=Schedule(kind="cron", of="* * * * *"),
+        schedule=Schedule(kind="watched", of="*/5 * * * *"),
         tags=("tally", "speed"),
         timeout=timedelta(minutes=10),
         nodes=(
             Node(
-                id="ensure_driver",
+                id="act",
                 kind="python",
-                runs="ensure_driver",
-                doc="Looks at the driver's kernel lock and heartbeat, and starts a driver if none lives.",
+                runs="act",
+                doc="Looks again at what the watcher saw, and starts a driver, or replaces a hung one, if need be.",
+                retries=0,  # the watcher orders again; a run that waits for its retry would stand in the way
+                urgent=True,
                 timeout=timedelta(minutes=5),
             ),
         ),

@@ -8,17 +8,34 @@ from typing import Any
 
 import pendulum
 from airflow.providers.standard.operators.python import PythonOperator
-from airflow.sdk import DAG, Asset, BaseOperator, CronDataIntervalTimetable, Param, task_group
+from airflow.sdk import (
+    DAG,
+    Asset,
+    AssetOrTimeSchedule,
+    AssetWatcher,
+    BaseOperator,
+    CronDataIntervalTimetable,
+    CronTriggerTimetable,
+    Param,
+    task_group,
+)
 from airflow.timetables.interval import CronDataIntervalTimetable as Intervals
 
 from tally.orchestration.application import SparkApplication
 from tally.orchestration.call import call
 from tally.orchestration.graph import Graph, Node, Schedule
+from tally.orchestration.trigger import StreamsNeedAction
 from tally.settings import settings
 
 # Before any data: with catchup off it makes no run, and a native backfill may go back as far as it likes. A cron tick
 # has none: with a start date Airflow would make up for the last tick at once, a maintenance in the first minute.
 START = datetime(2000, 1, 1, tzinfo=UTC)
+
+# A stream that is down does not wait behind a batch for a worker.
+URGENT = 1000
+
+# What the watcher updates; its name is what the UI shows beside the streams DAG.
+NEED = "streams_need_action"
 
 # Infrastructure: a broker that restarts or a full disk is over in minutes, and a third failure is for a person.
 RETRY = {
@@ -61,6 +78,10 @@ def timetable(schedule: Schedule | None) -> Any:
         return None
     if schedule.kind == "interval":
         return CronDataIntervalTimetable(schedule.of, timezone="UTC")
+    if schedule.kind == "watched":
+        watcher = AssetWatcher(name="streams", trigger=StreamsNeedAction())
+        clock = CronTriggerTimetable(schedule.of, timezone="UTC")
+        return AssetOrTimeSchedule(timetable=clock, assets=[Asset(NEED, watchers=[watcher])])
     return [Asset(schedule.of)] if schedule.kind == "asset" else schedule.of
 
 
@@ -75,6 +96,7 @@ def operator(node: Node) -> BaseOperator:
         "task_id": node.id,
         "doc_md": node.doc,
         "retries": node.retries,
+        "priority_weight": URGENT if node.urgent else 1,
         "execution_timeout": node.timeout,
         "inlets": [Asset(name) for name in node.inlets],
         "outlets": [Asset(name) for name in node.outlets],

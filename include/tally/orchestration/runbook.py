@@ -1,16 +1,21 @@
 """What each DAG's page says: what it does, what red means, and what to do."""
 
 STREAMS = """\
-### Keeps the stream driver alive
-Once a minute it looks at the driver's kernel lock and heartbeat. If no driver lives, or the one that lives has said
-nothing for two minutes, it starts a new one, which goes on from its checkpoint. The log's last line says what was seen
-and done.
+### Keeps the streams as people want them
+A watcher in the triggerer (`StreamsNeedAction`) looks at the driver's kernel lock and its signs of life once a second,
+and updates the asset `streams_need_action` only when something is needed: a driver to start, or one that has said
+nothing for 20 seconds to replace. While all is well there is no run. A slow clock, every five minutes, is for a watcher
+that is dead itself; its run says so. **act** looks again before it does anything, so a run that is cleared, doubled or
+late does no harm. Its log's last line says what was seen and done.
 
-The driver belongs to no Airflow worker. It outlives this task and Airflow itself, and pausing this DAG stops the
-supervision, not the stream: `tally pause PIPELINE` stops a stream, `tally down` everything.
+The driver belongs to no Airflow worker: it outlives this task and Airflow itself. **Pausing this DAG stops the
+supervision, not the streams.** `tally pause PIPELINE` or `tally stop PIPELINE` stops a stream, `tally down` everything.
+
+A driver that dies is started again at once; one that dies again before any micro-batch after 2, 4, 8 … 120 seconds.
 
 **Red:** a new driver ended at once. The task's log holds the last lines of the driver's own log,
-`logs/stream-tally.log` in the home. Mend what they name; the next minute tries again. `tally status` shows each stream.
+`logs/stream-tally.log` in the home. Mend what they name; it is tried again by itself. `tally status` shows each stream,
+`tally incidents` what happened.
 """
 
 BATCH = """\

@@ -23,11 +23,13 @@ class NothingToDo(Exception):
     """The step has nothing to work on, and neither have those after it."""
 
 
-def ensure_driver() -> None:
-    """Have a live stream driver."""
-    from tally.supervise.launch import ensure
+def act() -> None:
+    """Have the streams' driver alive where one is wanted, and say when nobody watches over it."""
+    from tally.supervise.act import act as do
+    from tally.supervise.watch import check_watcher
 
-    print(ensure())
+    print(check_watcher())
+    print(do())
 
 
 def plan(pipeline: str, since: str, until: str, chunk_hours: str, dry_run: str, given: str) -> list[dict[str, str]]:

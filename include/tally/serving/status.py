@@ -54,6 +54,7 @@ def broken(name: str, fault: TallyError) -> dict[str, Any]:
         sealed_to=None,
         unexplained=0,
         next_step=f"{fault.cure or 'mend the file'}; tally check shows every fault",
+        watcher_seconds=None,
     )
     counts = dict.fromkeys(("events_in", "sealed", "held", "explained"), 0)
     return {**health.as_dict(), "version": None, "newest_window": None, **counts}

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from tally import lake
 from tally.catalog.spec import Pipeline
-from tally.control import ledger
+from tally.control import leases, ledger
 from tally.control.ledger import Ranges
 from tally.control.store import now_ms
 from tally.errors import AnswerIsNo
@@ -41,8 +41,9 @@ def order(generation: int, batch: int) -> int:
 
 
 def write(
-    rows: DataFrame, batch: int, pipeline: Pipeline, generation: int, in_order: Callable[[Ranges], Ranges]
-) -> ledger.MicroBatch:
+    rows: DataFrame, batch: int, pipeline: Pipeline, generation: int, lease: leases.Lease,
+    in_order: Callable[[Ranges], Ranges],
+) -> ledger.MicroBatch:  # fmt: skip
     """Append a micro-batch's rows; one that the table already holds changes nothing.
 
     The ledger's newest entry tells which that is: one writer, and each of its commits is in the ledger before the next.
@@ -74,6 +75,7 @@ def write(
     plan = replace(plan, ranges=in_order(plan.ranges))
     words = lake.words("micro-batch", **as_words(plan, pipeline, generation))
     failpoint("speed.before_commit")
+    leases.check(lease)
     (
         rows.withColumns({"_batch": F.lit(order(generation, batch)).cast("bigint"), "_date": partition_date()})
         .write.format("delta")

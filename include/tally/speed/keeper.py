@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tally import lake
 from tally.catalog.spec import Pipeline
-from tally.control import ledger
+from tally.control import leases, ledger
 from tally.control.store import now_ms
 from tally.settings import settings
 from tally.speed import commit, log, past
@@ -32,14 +32,14 @@ class Keeper:
         self.pool = ThreadPoolExecutor(1, thread_name_prefix="keeper")
         self.jobs: dict[str, Future[None]] = {}
 
-    def after(self, pipeline: Pipeline, batch: int) -> None:
+    def after(self, pipeline: Pipeline, batch: int, lease: leases.Lease) -> None:
         """After a micro-batch: raise what the last job raised, and begin the next one if it is time."""
         job = self.jobs.get(pipeline.name)
         if job is not None and job.done():
             self.finish(pipeline)
         every = settings().fold_after_batches
         if every > 0 and batch > 0 and batch % every == 0 and pipeline.name not in self.jobs:
-            self.jobs[pipeline.name] = self.pool.submit(self.tidy, pipeline)
+            self.jobs[pipeline.name] = self.pool.submit(self.tidy, pipeline, lease)
 
     def finish(self, pipeline: Pipeline) -> None:
         """Wait for the job of a pipeline, and raise what it raised."""
@@ -51,7 +51,8 @@ class Keeper:
         """Wait for the job that runs; those that wait are left for another time."""
         self.pool.shutdown(cancel_futures=True)
 
-    def tidy(self, pipeline: Pipeline) -> None:
+    def tidy(self, pipeline: Pipeline, lease: leases.Lease) -> None:
+        leases.check(lease)
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "keeper")
         tidy(self.spark, pipeline)
 

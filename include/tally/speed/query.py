@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from tally.catalog.spec import Pipeline
-from tally.control import ledger
+from tally.control import leases, ledger
 from tally.settings import settings
 from tally.sources import kafka
 from tally.sources.frames import partition_date, streamed
@@ -19,21 +19,23 @@ from tally.speed.keeper import Keeper
 Applied = Callable[[ledger.MicroBatch], None]
 
 
-def start(keeper: Keeper, pipeline: Pipeline, applied: Applied, *, until_caught_up: bool = False) -> StreamingQuery:
+def start(
+    keeper: Keeper, pipeline: Pipeline, lease: leases.Lease, applied: Applied, *, until_caught_up: bool = False
+) -> StreamingQuery:
     """A running query; raises DataLost where its topics or offsets are not what its checkpoint needs."""
     spark = keeper.spark
     generation = checkpoint.generation(pipeline.name, pipeline.version)
     root = checkpoint.root(pipeline.name, pipeline.version, generation)
     check_sources(pipeline, root)
     rows = streamed(spark, pipeline)
-    prepare_table(spark, pipeline, rows)
+    prepare_table(spark, pipeline, rows, lease)
 
     def apply(batch_rows: DataFrame, batch: int) -> None:
         done = commit.write(
-            batch_rows, batch, pipeline, generation, lambda ranges: scan.in_order(spark, pipeline, ranges)
+            batch_rows, batch, pipeline, generation, lease, lambda ranges: scan.in_order(spark, pipeline, ranges)
         )
         applied(done)
-        keeper.after(pipeline, batch)
+        keeper.after(pipeline, batch, lease)
 
     writer = (
         rows.writeStream.queryName(pipeline.name)
@@ -55,10 +57,15 @@ def check_sources(pipeline: Pipeline, root: str) -> None:
         kafka.check_retained(topic, planned.get(topic, {}), following.get(topic, {}), pipeline.name)
 
 
-def prepare_table(spark: SparkSession, pipeline: Pipeline, rows: DataFrame) -> None:
-    """Have the speed table with its columns, and the ledger complete, before the first micro-batch."""
+def prepare_table(spark: SparkSession, pipeline: Pipeline, rows: DataFrame, lease: leases.Lease) -> None:
+    """Have the speed table with its columns, and the ledger complete, before the first micro-batch.
+
+    Where the last writer is silent and not known to be gone, the table's properties are changed first: Delta then
+    refuses what that one may be about to commit.
+    """
     shape = spark.createDataFrame([], rows.schema)
     shape = shape.withColumns({"_batch": F.lit(0).cast("bigint"), "_date": partition_date()})
     commit.make_table(spark, commit.path(pipeline), shape, log.PROPERTIES)
-    log.set_properties(spark, commit.path(pipeline), log.PROPERTIES)
+    fence = {} if lease.sure else {"tally.epoch": str(lease.epoch)}
+    log.set_properties(spark, commit.path(pipeline), log.PROPERTIES | fence)
     commit.repair_ledger(pipeline)

@@ -1,0 +1,116 @@
+"""Who alone may write a table, where several machines could: a lease with an epoch, which every commit checks.
+
+The kernel's lock sees to it on one machine. A lease reaches over machines: its holder beats, and another takes it only
+when it has seen no beat for a while on its own clock, or knows the holder to be gone. No clocks are compared.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import psutil
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from tally.control.store import store
+from tally.control.tables import leases
+from tally.embedded.process import CLOCK_STEP, ended
+from tally.errors import AnswerIsNo, TallyError
+from tally.settings import settings
+
+# A holder beats every two seconds. Ten missed beats are no slow disk and no pause of its JVM; a driver that hangs
+# longer is ended by its own machine's supervisor at about the same time. Longer, and the table has no writer for long.
+SILENCE_SECONDS = 20.0
+POLL = 1.0
+
+
+class Fenced(AnswerIsNo):
+    """Another driver has taken the table over: whoever meets this writes nothing any more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """A taken lease; `sure` says that its former holder is known to be gone, and not only silent."""
+
+    name: str
+    epoch: int
+    sure: bool
+
+
+def take(name: str, *, silence: float = SILENCE_SECONDS) -> Lease:
+    """Take the lease; AnswerIsNo that names the holder when it beats. May wait as long as a silence must be."""
+    row = _row(name)
+    if row is None:
+        try:
+            with store().begin() as connection:
+                connection.execute(sa.insert(leases).values(name=name, epoch=1, beats=0, held=True, **_me()))
+            return Lease(name=name, epoch=1, sure=True)
+        except IntegrityError:  # another came first
+            row = _row(name)
+            assert row is not None
+    sure = not row.held or gone(row)  # who calls holds the kernel's lock: no other process of its home writes
+    deadline = time.monotonic() + silence
+    while not sure and time.monotonic() < deadline:
+        time.sleep(POLL)
+        now = _row(name)
+        if now is None or (now.epoch, now.beats) != (row.epoch, row.beats):
+            raise TallyError(
+                f"is written by process {row.pid} on {row.host}", field=name,
+                cure="stop that driver first, or leave the stream to it",
+            )  # fmt: skip
+    mine = (leases.c.name == name) & (leases.c.epoch == row.epoch) & (leases.c.beats == row.beats)
+    with store().begin() as connection:
+        values = {"epoch": row.epoch + 1, "beats": 0, "held": True, **_me()}
+        if not connection.execute(sa.update(leases).where(mine).values(**values)).rowcount:
+            raise TallyError("was taken by another driver just now", field=name, cure="leave the stream to it")
+    return Lease(name=name, epoch=row.epoch + 1, sure=sure)
+
+
+def beat(lease: Lease) -> bool:
+    """Say that the holder lives; False when another has taken the lease."""
+    with store().begin() as connection:
+        alive = sa.update(leases).where(*_is(lease)).values(beats=leases.c.beats + 1)
+        return bool(connection.execute(alive).rowcount)
+
+
+def check(lease: Lease) -> None:
+    """Raise Fenced unless the lease is still this one."""
+    with store().connect() as connection:
+        row = connection.execute(sa.select(leases).where(leases.c.name == lease.name)).first()
+    if row is None or (row.epoch, row.held) != (lease.epoch, True):
+        who = f"process {row.pid} on {row.host}" if row is not None else "another driver"
+        raise Fenced(f"{who} writes this table now: nothing was written", field=lease.name, cure="leave it the stream")
+
+
+def release(lease: Lease) -> None:
+    """Let go, if it is still held; doing so again changes nothing."""
+    with store().begin() as connection:
+        connection.execute(sa.update(leases).where(*_is(lease)).values(held=False))
+
+
+def gone(row: sa.Row[tuple[object, ...]]) -> bool:
+    """Whether a holder was a process of this machine that has ended."""
+    if row.host != settings().host_name:
+        return False
+    try:
+        process = psutil.Process(int(row.pid))
+        if process.pid == psutil.Process().pid:
+            return True
+        return abs(process.create_time() - float(row.created)) >= CLOCK_STEP or ended(process)
+    except psutil.Error:
+        return True
+
+
+def _row(name: str) -> sa.Row[tuple[object, ...]] | None:
+    with store().connect() as connection:
+        return connection.execute(sa.select(leases).where(leases.c.name == name)).first()
+
+
+def _is(lease: Lease) -> tuple[sa.ColumnElement[bool], ...]:
+    return leases.c.name == lease.name, leases.c.epoch == lease.epoch, leases.c.held.is_(True)
+
+
+def _me() -> dict[str, object]:
+    me = psutil.Process()
+    return {"host": settings().host_name, "pid": me.pid, "created": me.create_time()}

@@ -1,0 +1,314 @@
+"""One pipeline's stream in a driver: brought nearer to what people want of it, turn by turn, and tried again alone."""
+
+from __future__ import annotations
+
+import random
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from tally.catalog.load import catalogue
+from tally.catalog.spec import Pipeline
+from tally.control import incidents, leases, ledger, streams
+from tally.control.store import now_ms
+from tally.errors import AnswerIsNo, DataLost, StreamFailed, TallyError
+from tally.sources import kafka
+from tally.speed import query as queries
+from tally.speed.progress import Gain, behind, ended_at, freshness
+from tally.speed.refusal import as_refusal, diagnosed, told
+from tally.supervise import lock
+
+if TYPE_CHECKING:
+    from tally.speed.driver import Driver
+
+# A topic's identity costs one request; a recreated topic is told within so many seconds.
+IDENTITY_SECONDS = 15.0
+# Who stops a stream waits so long for each running micro-batch; the launcher kills it later than that.
+LAST_BATCH_SECONDS = 5.0
+# A try costs a start of a query, a second or two of both cores: a minute between tries is little, and heals soon.
+FIRST_BACKOFF, MOST_BACKOFF = 2.0, 60.0
+# What Tally itself refuses does not pass by itself: a torn file may have been half written, hence not the first time.
+REFUSALS = 3
+# A running micro-batch of which no task ended for so long is stuck: Kafka's own time-outs are two minutes at most.
+STUCK_SECONDS = 300.0
+FAULTS = ("stream failed", "stream refused", "data lost")
+
+
+class Hosted:
+    """One pipeline in this driver: its running query, or when to try again."""
+
+    def __init__(self, driver: Driver, pipeline: Pipeline) -> None:
+        self.driver, self.pipeline = driver, pipeline
+        self.query: StreamingQuery | None = None
+        self.held: lock.Lock | None = None
+        self.lease: leases.Lease | None = None
+        self.failed: TallyError | None = None
+        self.gave_up = self.done = self.stopped = self.fenced = False
+        self.restarts = int(streams.wanted(pipeline.name)["restarts"])
+        self.resting = ""
+        self.told_batch, self.gain = -1, Gain()
+        self.checked_at = self.moved_at = time.monotonic()
+        self.movement: object = None
+        known = streams.stream(pipeline.name) or {}
+        mine = known.get("version") == pipeline.version
+        self.failures = int(known["failures"]) if mine else 0  # what failed under the last driver may fail here too
+        wait = (int(known["retry_at"]) - now_ms()) / 1000 if mine and self.failures else 0.0
+        self.retry_at = time.monotonic() + min(max(0.0, wait), MOST_BACKOFF)
+
+    def tend(self) -> None:
+        """Bring the query nearer to its desired state."""
+        wish = streams.wanted(self.pipeline.name)
+        if self.fenced:
+            self.taken_over()
+        running = wish["state"] == "running"
+        self.stopped = wish["state"] == "stopped"
+        if int(wish["restarts"]) != self.restarts:
+            self.begin_anew(int(wish["restarts"]))
+        self.gave_up = self.gave_up and running  # who pauses and resumes has seen to it
+        if self.done or self.gave_up:
+            return
+        if self.query is None:
+            if running and time.monotonic() >= self.retry_at:
+                self.begin()
+            elif not running:
+                self.rest(wish["state"])
+        elif not self.query.isActive:
+            self.ended()
+        elif not running:
+            self.let_go()
+            self.rest(wish["state"])
+        else:
+            self.look_after()
+
+    def begin_anew(self, restarts: int) -> None:
+        """A person wished for a restart: as if the driver had just begun, with the definition as it is now."""
+        self.let_go()
+        self.restarts, self.failures, self.retry_at, self.gave_up = restarts, 0, 0.0, False
+        with suppress(TallyError):  # a catalogue that cannot be read now changes nothing
+            now = catalogue().pipeline(self.pipeline.name)
+            if now.version != self.pipeline.version:
+                self.release()
+            self.pipeline = now
+
+    def rest(self, state: str) -> None:
+        """Show that it is paused or stopped; a stopped one also lets go of its table."""
+        if self.resting == state:
+            return
+        self.resting = state
+        if self.stopped:
+            self.release()
+        streams.show(self.pipeline.name, state=state, reason="", app=self.driver.app, failures=0, retry_at=0)
+        self.failures, self.retry_at = 0, 0.0
+        self.done = self.driver.until_caught_up
+
+    def begin(self) -> None:
+        pipeline = self.pipeline
+        self.resting = ""
+        if self.held is None and not self.take():
+            return
+        try:
+            anew = {} if self.failures else {"reason": ""}
+            streams.show(
+                pipeline.name, state="starting", version=pipeline.version, app=self.driver.app,
+                restarts=self.restarts, **anew,
+            )  # fmt: skip
+            assert self.driver.keeper is not None and self.lease is not None
+            self.query = queries.start(
+                self.driver.keeper, pipeline, self.lease, self.applied, until_caught_up=self.driver.until_caught_up
+            )
+            streams.show(pipeline.name, state="running")
+            self.movement, self.moved_at, self.gain = None, time.monotonic(), Gain()
+        except Exception as error:
+            self.fail(as_refusal(error, pipeline))
+
+    def take(self) -> bool:
+        """Become the one writer of the stream's table; whoever is it already keeps it, and its row in the store."""
+        pipeline = self.pipeline
+        try:
+            self.held = lock.hold(lock.table_path("speed", pipeline.name, pipeline.version))
+            self.lease = leases.take(f"speed/{pipeline.name}/{pipeline.version}")
+        except TallyError as error:
+            self.release()
+            print(told(error, pipeline), flush=True)
+            self.retry_at = time.monotonic() + MOST_BACKOFF
+            if self.driver.until_caught_up:
+                self.done, self.failed = True, error
+            return False
+        self.driver.adopted_by(self.held)
+        return True
+
+    def beat(self) -> None:
+        """Say that its writer lives; one that another has replaced stops before it writes again."""
+        if self.lease is not None and not leases.beat(self.lease):
+            self.fenced = True
+
+    def release(self) -> None:
+        """Let go of the table, the lease first: nobody waits for one whose lock is free."""
+        if self.lease is not None:
+            leases.release(self.lease)
+            self.lease = None
+        if self.held is not None:
+            self.held.release()
+            self.held = None
+
+    def applied(self, done: ledger.MicroBatch) -> None:
+        """After each commit: the stream's row in the control store, and a clean slate for the backoff."""
+        self.failures = 0
+        pipeline = self.pipeline
+        streams.show(
+            pipeline.name,
+            version=pipeline.version,
+            generation=done.generation,
+            app=self.driver.app,
+            state="running",
+            reason="",
+            batch=done.batch,
+            watermark=done.watermark,
+            progressed_at=now_ms(),
+            failures=0,
+            retry_at=0,
+        )
+        self.driver.moved()
+        incidents.close(pipeline.name, *FAULTS, done="it runs again")
+
+    def look_after(self) -> None:
+        """A running query: tell of its progress, end it when it is stuck, see that its topics are still the same."""
+        self.tell()
+        now = time.monotonic()
+        movement = self.moving()
+        if movement is None or movement != self.movement:
+            self.movement, self.moved_at = movement, now
+        elif now - self.moved_at > STUCK_SECONDS:
+            self.let_go()
+            self.fail(
+                StreamFailed(
+                    f"a micro-batch stood still for {STUCK_SECONDS:.0f} s: none of its tasks ended",
+                    pipeline=self.pipeline.name, cure="it is begun again; look at the machine's disk and memory",
+                )
+            )  # fmt: skip
+            return
+        if now - self.checked_at > IDENTITY_SECONDS:
+            self.checked_at = now
+            self.check_identity()
+
+    def moving(self) -> object:
+        """Something that changes while a micro-batch gets on; None while none runs."""
+        assert self.query is not None
+        with suppress(Exception):  # it may end while it is asked
+            if self.query.status["isTriggerActive"]:
+                progress = self.query.lastProgress
+                assert self.driver.spark is not None
+                return progress and progress["batchId"], tasks_ended(self.driver.spark, self.query)
+        return None
+
+    def tell(self) -> None:
+        """What the newest micro-batch's progress says: how fresh it made the windows, how fast it ran, what waits."""
+        assert self.query is not None
+        progress = self.query.lastProgress
+        if not progress or progress["batchId"] == self.told_batch or not progress["numInputRows"]:
+            return
+        self.told_batch = progress["batchId"]
+        waiting = behind(progress)
+        lag = {} if waiting is None else {"behind": waiting, "gaining": self.gain.seen(ended_at(progress), waiting)}
+        streams.show(self.pipeline.name, **freshness(self.pipeline, progress), **lag)
+
+    def ended(self) -> None:
+        """A query that is over: caught up, or failed with a cause worth saying."""
+        assert self.query is not None
+        error: Exception | None = self.query.exception()
+        self.query = None
+        if error is None:
+            error = self.tidied()
+        if error is None:
+            self.done = True
+            streams.show(self.pipeline.name, state="stopped", reason="caught up")
+        else:
+            self.fail(diagnosed(error, self.pipeline))
+
+    def taken_over(self) -> None:
+        """Another driver writes the table: end the query at once, leave its row to that one, and look again later."""
+        with suppress(Exception):
+            if self.query is not None:
+                self.query.stop()
+        self.query, self.lease, self.fenced = None, None, False
+        self.release()
+        self.retry_at = time.monotonic() + MOST_BACKOFF
+        error = leases.Fenced(
+            "another driver has taken its table over", pipeline=self.pipeline.name, cure="none: it runs"
+        )
+        print(error, flush=True)
+        if self.driver.until_caught_up:
+            self.done, self.failed = True, error
+
+    def tidied(self) -> Exception | None:
+        """What the last fold of a stream raised, once it is over."""
+        assert self.driver.keeper is not None
+        try:
+            self.driver.keeper.finish(self.pipeline)
+        except Exception as error:
+            return error
+        return None
+
+    def fail(self, error: TallyError) -> None:
+        """Say what went wrong and try again later; what does not pass by itself is given up, with its cure."""
+        self.failures += 1
+        lost = isinstance(error, DataLost)
+        refused = isinstance(error, AnswerIsNo) and not lost
+        self.gave_up = lost or (refused and self.failures >= REFUSALS)
+        wait = backoff(self.failures)
+        self.retry_at = time.monotonic() + wait
+        if self.driver.until_caught_up:
+            self.done, self.failed = True, error
+        elif self.gave_up:
+            self.failed = error
+        reason = str(error).split("\n")[0]
+        state = "data_lost" if lost else "gave_up" if self.gave_up else "failed"
+        streams.show(
+            self.pipeline.name, state=state, reason=reason, app=self.driver.app, failures=self.failures,
+            retry_at=now_ms() + int(wait * 1000),
+        )  # fmt: skip
+        after = "it stays stopped" if self.gave_up or self.done else f"next try in {wait:.0f} s"
+        cause = "data lost" if lost else "stream refused" if refused else "stream failed"
+        incidents.report(self.pipeline.name, cause, reason, cure=error.cure or "", done=after)
+        print(f"{told(error, self.pipeline)}\n  {after}", flush=True)
+
+    def check_identity(self) -> None:
+        try:
+            for topic in self.pipeline.reads:
+                kafka.check_identity(topic.name, kafka.HURRY)
+        except DataLost as error:
+            assert self.query is not None
+            self.query.stop()
+            self.query = None
+            self.fail(error)
+        except TallyError:
+            pass  # Kafka does not answer: the query itself waits for it
+
+    def let_go(self) -> None:
+        """Stop a query, between two micro-batches where one ends in time; else what was planned is replayed."""
+        if self.query is None:
+            return
+        deadline = time.monotonic() + LAST_BATCH_SECONDS
+        with suppress(Exception):
+            while self.query.isActive and self.query.status["isTriggerActive"] and time.monotonic() < deadline:
+                time.sleep(0.02)
+            self.query.stop()
+        self.query = None
+        streams.show(self.pipeline.name, state="stopped", reason="")
+
+
+def tasks_ended(spark: SparkSession, query: StreamingQuery) -> list[tuple[int, int]]:
+    """The stages that now run for a query, each with the number of its tasks that ended."""
+    tracker = spark.sparkContext.statusTracker()
+    mine = set(tracker.getJobIdsForGroup(str(query.runId))) & set(tracker.getActiveJobsIds())
+    jobs = [tracker.getJobInfo(number) for number in sorted(mine)]
+    stages = [tracker.getStageInfo(number) for job in jobs if job is not None for number in job.stageIds]
+    return [(stage.stageId, stage.numCompletedTasks) for stage in stages if stage is not None]
+
+
+def backoff(failures: int) -> float:
+    """Seconds to wait after so many failures in a row: doubled each time, capped, and no two streams in step."""
+    return min(MOST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(failures - 1, 20)) * random.uniform(0.8, 1.2)

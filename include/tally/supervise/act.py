@@ -1,0 +1,121 @@
+"""An app's stream driver runs when it should: one call looks, does what is needed, and says what it saw and did.
+
+Doing so again changes nothing: it is decided anew, under a lock, on what is seen then.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+
+from tally.control import incidents, streams
+from tally.control.store import now_ms
+from tally.embedded import process
+from tally.errors import AnswerIsNo
+from tally.supervise import launch, lock
+from tally.supervise.launch import APP
+from tally.supervise.look import look
+from tally.supervise.policy import DIED, Seen, Step, decide, delay_ms
+
+# Silence is read off the wall clock, which may jump. Before a driver is ended for it, it is listened to for two beats.
+LISTEN_SECONDS = 5.0
+WORDS = 300  # characters of a dead driver's last line that are worth keeping
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What was seen, and what was done about it."""
+
+    app: str
+    saw: str
+    did: str
+    pid: int | None
+    log: str
+
+    def __str__(self) -> str:
+        return f"stream driver {self.app}: {self.saw}; {self.did}"
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def act(app: str = APP, command: Sequence[str] | None = None) -> Done:
+    """Have a live driver for the app when any of its streams is wanted."""
+    with lock.hold(launch.launch_lock_path(app), wait=launch.START_PATIENCE):
+        seen = look(app)
+        step = decide(seen)
+        if step.kind == "replace" and not listened(app):
+            seen = look(app)
+            step = decide(replace(seen, silent=0))
+        return do(seen, step, command)
+
+
+def start_anew(app: str = APP, command: Sequence[str] | None = None) -> Done:
+    """End the app's driver whatever it says of itself, and start another: what a person asks for."""
+    with lock.hold(launch.launch_lock_path(app), wait=launch.START_PATIENCE):
+        before = look(app)
+        if before.lives:
+            launch.kill(app)
+        streams.driver_ended(app)  # a person has seen to it: neither this death nor earlier ones count
+        streams.survived(app)
+        saw = f"driver {before.pid} was ended" if before.lives else "no driver lives"
+        return do(look(app), Step(kind="start", saw=saw), command)
+
+
+def do(seen: Seen, step: Step, command: Sequence[str] | None) -> Done:
+    """Carry a step out; the caller holds the launch lock."""
+    app, log = seen.app, str(launch.log_path(seen.app))
+    if step.kind == "nothing":
+        return Done(app=app, saw=step.saw, did="nothing to do", pid=seen.pid if seen.lives else None, log=log)
+    if step.kind == "replace":
+        launch.kill(app)
+        seen = look(app)
+    if seen.lives:
+        raise AnswerIsNo(
+            f"{step.saw}, and it cannot be ended from here",
+            field=f"stream driver {app}",
+            cure=f"end process {seen.pid} by hand; no second one is started beside it",
+        )
+    if seen.uncounted:
+        seen = count_death(seen)
+    saw = step.saw if not seen.last_words else f"{step.saw} ({seen.last_words})"
+    if step.kind == "start" and seen.retry_in > 0:
+        wait = f"{seen.retry_in / 1000:.0f} s"
+        tell(step, saw, f"the next one is started in {wait}")
+        return Done(app=app, saw=saw, did=f"the next one is started in {wait}", pid=None, log=log)
+    try:
+        driver = launch.start(app, command)
+    except AnswerIsNo as error:
+        count_death(look(app))
+        incidents.report(
+            "", DIED, str(error).splitlines()[0], cure=f"mend what {log} names", done="tried again, ever later"
+        )
+        raise AnswerIsNo(f"{saw}; {error.message}", field=error.field, cure=error.cure) from None
+    tell(step, saw, f"started driver {driver.pid}")
+    return Done(app=app, saw=saw, did=f"started driver {driver.pid} (log {log})", pid=driver.pid, log=log)
+
+
+def count_death(seen: Seen) -> Seen:
+    """Count the death of the driver that the store still names, and set when the next one may start."""
+    deaths, wait = seen.deaths + 1, delay_ms(seen.deaths + 1)
+    lines = process.tail(launch.log_path(seen.app), lines=1).strip()
+    streams.died(seen.app, deaths, now_ms() + wait, lines[:WORDS])
+    return replace(seen, uncounted=False, deaths=deaths, retry_in=wait, last_words=lines[:WORDS])
+
+
+def tell(step: Step, saw: str, did: str) -> None:
+    """An incident, where the step answers one; the next micro-batch closes it."""
+    if step.cause:
+        incidents.report("", step.cause, saw, cure="none is needed if it ends by itself; tally status", done=did)
+
+
+def listened(app: str) -> bool:
+    """Whether a silent driver stays silent while one listens."""
+    before = (streams.driver(app) or {}).get("heartbeat_at")
+    deadline = time.monotonic() + LISTEN_SECONDS
+    while time.monotonic() < deadline:
+        time.sleep(0.5)
+        if (streams.driver(app) or {}).get("heartbeat_at") != before:
+            return False
+    return True

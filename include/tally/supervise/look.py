@@ -1,0 +1,36 @@
+"""What there is to see of an app's driver: its lock, its row in the control store, and what people want of its streams.
+
+A look costs two small queries and a try of a lock: it may be had once a second for ever.
+"""
+
+from __future__ import annotations
+
+from tally.control import streams
+from tally.control.store import now_ms
+from tally.supervise import launch, lock
+from tally.supervise.policy import MOST_DELAY_MS, Seen
+
+
+def look(app: str = launch.APP) -> Seen:
+    """The app's driver as it is now; nothing is changed."""
+    now, wishes, row = now_ms(), streams.wishes(), streams.driver(app)
+    wanted = sum(wishes.get(name, {"state": "running"})["state"] == "running" for name in launch.pipelines())
+    path = launch.lock_path(app)
+    lives = lock.is_held(path)
+    holder = lock.holder(path) if lives else None
+    if row is None:
+        return Seen(app=app, wanted=wanted, lives=lives, pid=holder.pid if holder else None)
+    wait = int(row["retry_at"]) - now
+    return Seen(
+        app=app,
+        wanted=wanted,
+        lives=lives,
+        pid=holder.pid if holder else int(row["pid"]) or None,
+        uncounted=not lives and int(row["pid"]) != 0,
+        silent=now - int(row["heartbeat_at"]),
+        age=now - int(row["launched_at"]),
+        deaths=int(row["deaths"]),
+        # By the wall clock, for it must outlive every process; one that was set back may not hold a stream for ever.
+        retry_in=wait if wait <= MOST_DELAY_MS * 2 else 0,
+        last_words=str(row["last_words"]),
+    )

@@ -1,0 +1,103 @@
+"""Looks at an app's driver once a second and says when it needs something; it never does anything itself.
+
+It measures silence on its own clock, from the last beat that it saw, so a wall clock that jumps ends no driver.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, replace
+
+import sqlalchemy as sa
+
+from tally.control import incidents
+from tally.control.store import now_ms, store, upsert
+from tally.control.streams import driver
+from tally.control.tables import watchers
+from tally.settings import settings
+from tally.supervise.launch import APP
+from tally.supervise.look import look
+from tally.supervise.policy import Step, decide
+
+LOOK_SECONDS = 1.0
+# An order may be lost on its way to a run: it is given again for as long as there is need.
+AGAIN_SECONDS = 20.0
+SIGN_SECONDS = 5.0
+# A watcher that said nothing for so long is taken for dead; the slow clock then says so.
+WATCHER_SILENCE_MS = 30_000
+NO_WATCHER = "no watcher"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watcher:
+    """Who last watched, and how long ago."""
+
+    host: str
+    pid: int
+    silent: int
+    saw: str
+
+
+class Watch:
+    """One watcher's memory: since when the driver is silent, what was last ordered, when it last signed."""
+
+    def __init__(self, name: str = "streams", app: str = APP) -> None:
+        self.name, self.app = name, app
+        self.beat: tuple[int, int] | None = None
+        self.beat_seen = self.signed_at = self.ordered_at = float("-inf")
+        self.ordered = ""
+
+    def turn(self) -> Step | None:
+        """One look; a step when it is to be ordered now: once when the need arises, then again while it lasts."""
+        step = self.look()
+        now = time.monotonic()
+        if now - self.signed_at >= SIGN_SECONDS:
+            sign(self.name, step.saw)
+            self.signed_at = now
+        if step.kind == "nothing":
+            self.ordered = ""
+            return None
+        if step.kind == self.ordered and now - self.ordered_at < AGAIN_SECONDS:
+            return None
+        self.ordered, self.ordered_at = step.kind, now
+        return step
+
+    def look(self) -> Step:
+        """What the driver needs, by this watcher's own clock."""
+        seen, row, now = look(self.app), driver(self.app), time.monotonic()
+        if row is None:
+            return decide(seen)
+        beat = int(row["pid"]), int(row["heartbeat_at"])
+        if beat != self.beat:
+            self.beat, self.beat_seen = beat, now
+        silent = int((now - self.beat_seen) * 1000)
+        return decide(replace(seen, silent=silent, age=None if seen.lives else seen.age))
+
+
+def sign(name: str, saw: str) -> None:
+    """Say that the watcher lives, and what it saw; idempotent by name."""
+    row = {"name": name, "host": settings().host_name, "pid": os.getpid(), "beat_at": now_ms(), "saw": saw}
+    with store().begin() as connection:
+        upsert(connection, watchers, [row])
+
+
+def watcher(name: str = "streams") -> Watcher | None:
+    """Who last watched; None where nobody ever did."""
+    with store().connect() as connection:
+        row = connection.execute(sa.select(watchers).where(watchers.c.name == name)).first()
+    if row is None:
+        return None
+    return Watcher(host=row.host, pid=row.pid, silent=max(0, now_ms() - row.beat_at), saw=row.saw)
+
+
+def check_watcher(name: str = "streams") -> str:
+    """Whether somebody watches, in words; nobody is an incident, closed when somebody does again."""
+    last = watcher(name)
+    if last is not None and last.silent < WATCHER_SILENCE_MS:
+        incidents.close("", NO_WATCHER, done="it watches again")
+        return f"the watcher looked {last.silent / 1000:.0f} s ago"
+    since = "nobody ever watched" if last is None else f"the watcher was last heard {last.silent // 1000} s ago"
+    said = f"{since}: only the clock of the streams DAG sees to a dead stream, every five minutes"
+    incidents.report("", NO_WATCHER, said, cure="is the triggerer up? Its log says why it does not run the watcher")
+    return said

@@ -1,0 +1,219 @@
+"""One driver: left alone when it lives, replaced when it is dead or hangs, ever later. It is a small stand-in here."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tally.control import incidents, streams
+from tally.control.store import store
+from tally.control.tables import drivers
+from tally.embedded.process import ended
+from tally.errors import AnswerIsNo
+from tally.supervise import launch, policy
+from tally.supervise.act import act, start_anew
+from tally.supervise.look import look
+from tally.supervise.watch import Watch, check_watcher
+
+# Takes the lock and registers, as the real driver does, with a child in place of the JVM.
+DRIVER = """
+import os, subprocess, sys, time
+import psutil
+from tally.control import incidents, streams
+from tally.supervise import launch, lock
+held = lock.hold(launch.lock_path())
+child = subprocess.Popen(["sleep", "300"])
+held.adopt(child.pid)
+streams.register_driver("tally", "here", os.getpid(), psutil.Process().create_time(), "log")
+print("airflow in the environment:", [n for n in os.environ if "AIRFLOW" in n], flush=True)
+print("no more", flush=True)
+time.sleep(300)
+"""
+COMMAND = [sys.executable, "-c", DRIVER]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    folder = tmp_path / "home"
+    (tmp_path / "catalog" / "pipelines").mkdir(parents=True)
+    (tmp_path / "catalog" / "topics.py").touch()
+    (tmp_path / "catalog" / "pipelines" / "trips.py").touch()
+    folder.mkdir()
+    monkeypatch.setenv("TALLY_HOME", str(folder))
+    monkeypatch.setenv("TALLY_CATALOG", str(tmp_path / "catalog"))
+    monkeypatch.delenv("TALLY_CONTROL", raising=False)
+    yield folder
+    launch.stop()
+
+
+def registered() -> None:
+    deadline = time.monotonic() + 20
+    while streams.driver("tally") is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def test_none_lives_one_is_started_and_then_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", "secret")
+    first = act(command=COMMAND)
+    assert first.saw == "no driver was ever started"
+    assert first.pid is not None
+    registered()
+    second = act(command=COMMAND)
+    assert (second.pid, second.did) == (first.pid, "nothing to do")
+    assert "spoke" in second.saw
+    assert psutil.Process(first.pid).ppid() in (1, psutil.Process().pid)
+    assert "airflow in the environment: []" in Path(first.log).read_text()
+
+
+def test_a_killed_driver_is_replaced_and_leaves_no_child_behind() -> None:
+    first = act(command=COMMAND)
+    registered()
+    assert first.pid
+    (child,) = psutil.Process(first.pid).children()
+    psutil.Process(first.pid).send_signal(signal.SIGKILL)
+    time.sleep(0.3)
+    second = act(command=COMMAND)
+    assert second.saw == f"driver {first.pid} is gone (no more)"
+    assert second.pid not in (None, first.pid)
+    assert ended(child)
+
+
+def silence(seconds: int) -> None:
+    with store().begin() as connection:
+        connection.execute(drivers.update().values(heartbeat_at=drivers.c.heartbeat_at - seconds * 1000))
+
+
+def test_a_driver_that_says_nothing_is_killed_even_when_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = act(command=COMMAND)
+    registered()
+    assert first.pid
+    (child,) = psutil.Process(first.pid).children()
+    psutil.Process(first.pid).send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(policy, "SILENCE_MS", 500)
+    silence(60)
+    time.sleep(0.6)
+    second = act(command=COMMAND)
+    assert "has said nothing for 6" in second.saw
+    assert second.pid not in (None, first.pid)
+    assert not psutil.pid_exists(first.pid) or psutil.Process(first.pid).status() == psutil.STATUS_ZOMBIE
+    assert ended(child)
+    (incident,) = incidents.opened("")
+    assert incident["cause"] == "driver hung"
+
+
+def test_a_wall_clock_that_jumps_ends_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver looks silent for an hour, and is heard while one listens."""
+    first = act(command=COMMAND)
+    registered()
+    with store().begin() as connection:
+        connection.execute(drivers.update().values(launched_at=drivers.c.launched_at - 7_200_000))
+    silence(3_600)
+    beats = threading.Timer(1.0, streams.heartbeat, ["tally"])
+    beats.start()
+    second = act(command=COMMAND)
+    beats.join()
+    assert (second.pid, second.did) == (first.pid, "nothing to do")
+
+
+def test_the_watcher_measures_silence_on_its_own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    act(command=COMMAND)
+    registered()
+    watch = Watch()
+    silence(3_600)
+    assert watch.turn() is None
+    monkeypatch.setattr(policy, "SILENCE_MS", 500)
+    time.sleep(0.6)
+    step = watch.turn()
+    assert step is not None and step.kind == "replace"
+    assert watch.turn() is None, "an order is not given every second"
+    streams.heartbeat("tally")
+    assert watch.turn() is None and watch.ordered == ""
+
+
+def kill(pid: int | None) -> None:
+    assert pid
+    psutil.Process(pid).send_signal(signal.SIGKILL)
+    time.sleep(0.3)
+
+
+def test_a_driver_that_keeps_dying_is_started_ever_later_and_progress_forgives_it() -> None:
+    first = act(command=COMMAND)
+    kill(first.pid)
+    second = act(command=COMMAND)
+    assert second.pid is not None, "the first death is answered at once"
+    kill(second.pid)
+    third = act(command=COMMAND)
+    assert third.pid is None and "the next one is started in" in third.did
+    assert act(command=COMMAND).pid is None, "not before its time, whoever asks"
+    assert Watch().turn() is None
+    seen = look()
+    assert (seen.deaths, seen.lives, 0 < seen.retry_in <= 2_400) == (2, False, True)
+    time.sleep(seen.retry_in / 1000)
+    assert Watch().turn() is not None
+    assert act(command=COMMAND).pid is not None
+    streams.survived("tally")
+    assert look().deaths == 0
+
+
+def test_a_death_is_counted_once_however_often_one_looks() -> None:
+    kill(act(command=COMMAND).pid)
+    streams.want("trips", "paused", by="test", why="test")
+    for _ in range(3):
+        assert act(command=COMMAND).did == "nothing to do"
+    streams.want("trips", "running", by="test", why="test")
+    assert act(command=COMMAND).pid is not None
+    assert look().deaths == 1
+
+
+def test_a_person_s_restart_replaces_a_driver_that_speaks_and_counts_no_death() -> None:
+    first = act(command=COMMAND)
+    registered()
+    second = start_anew(command=COMMAND)
+    assert second.pid not in (None, first.pid)
+    assert look().deaths == 0
+
+
+def test_many_that_act_at_once_start_one_driver() -> None:
+    """The short form of a campaign of races; each is a process, as tasks of Airflow are."""
+    script = f"from tally.supervise.act import act; print(act(command={COMMAND!r}).pid)"
+    racers = [subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) for _ in range(6)]
+    pids = {racer.communicate(timeout=60)[0].strip() for racer in racers}
+    assert len(pids) == 1
+    assert look().pid == int(pids.pop())
+
+
+def test_nobody_watching_is_an_incident_until_somebody_does() -> None:
+    assert "nobody ever watched" in check_watcher()
+    (incident,) = incidents.opened("")
+    assert incident["cause"] == "no watcher"
+    Watch().turn()
+    assert "looked 0 s ago" in check_watcher()
+    assert not incidents.opened("")
+
+
+def test_when_every_stream_is_paused_nothing_is_started() -> None:
+    streams.want("trips", "paused", by="test", why="test")
+    assert act(command=COMMAND).pid is None
+
+
+def test_a_driver_that_ends_at_once_is_a_failure_with_its_last_words() -> None:
+    with pytest.raises(AnswerIsNo, match=r"(?s)ended at once.*no Spark jars"):
+        act(command=[sys.executable, "-c", "raise SystemExit('no Spark jars')"])
+    seen = look()
+    assert (seen.deaths, seen.uncounted, seen.last_words) == (1, False, "no Spark jars")
+
+
+def test_stop_ends_a_driver_that_was_started_by_hand(home: Path) -> None:
+    byhand = subprocess.Popen(COMMAND)
+    registered()
+    assert launch.stop()
+    assert byhand.wait(timeout=5) is not None
+    assert not launch.stop()
