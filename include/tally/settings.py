@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
 
@@ -54,6 +55,12 @@ class Settings(BaseSettings):
         1e-9, description="Difference of floating-point measures, relative above 1, that counts as rounding."
     )
     batch_every: str = Field("0 * * * *", description="Cron of batch__<pipeline>, on data intervals, UTC.")
+    deadline: str = Field(
+        "1 hour", description="A batch or reconcile run not over so long after it was due is an incident; empty: never."
+    )
+    freshness: str = Field("15 minutes", description="A stream that is further behind is an incident; empty: never.")
+    webhook: str = Field("", description="URL that each incident is posted to as JSON, when it opens and when it ends.")
+    notifiers: str = Field("", description="Import paths of Airflow notifiers that are told too, separated by commas.")
     spark_pool: str = Field("default_pool", description="Airflow pool that Spark tasks take a slot of.")
     vacuum_hours: int = Field(168, ge=168, description="Age of unneeded table files before `maintain` removes them.")
     keep_reconciliations: str = Field("90 days", description="How long comparisons that hold no window are kept.")
@@ -67,6 +74,18 @@ class Settings(BaseSettings):
             parse_duration(text)
         except TallyError as error:
             raise ValueError(f"{error.message}: {error.cure}") from None
+        return text
+
+    @field_validator("deadline", "freshness")
+    @classmethod
+    def a_duration_or_none(cls, text: str) -> str:
+        return cls.a_duration(text) if text.strip() else ""
+
+    @field_validator("webhook")
+    @classmethod
+    def an_address(cls, text: str) -> str:
+        if text and not text.startswith(("http://", "https://")):
+            raise ValueError("not a URL: begin it with http:// or https://")
         return text
 
     def model_post_init(self, _: object) -> None:
@@ -84,6 +103,10 @@ class Settings(BaseSettings):
     @cached_property
     def control_url(self) -> str:
         return self.control or f"sqlite:///{self.home / 'control.db'}"
+
+    @cached_property
+    def run_deadline(self) -> timedelta | None:
+        return parse_duration(self.deadline) if self.deadline else None
 
     @property
     def broker_file(self) -> Path:
