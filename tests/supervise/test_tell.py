@@ -92,6 +92,28 @@ def test_a_dead_webhook_is_one_line_without_its_secret_and_is_tried_again(
     assert [message["cause"] for message in webhook.got] == ["a", "b", "c"]
 
 
+def test_an_address_that_cannot_be_used_is_said_without_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TALLY_WEBHOOK", "http://127.0.0.1:9/hook/s3 cret?token=s3cret")
+    incidents.report("trips", "a", "x")
+    _, line = tell()
+    assert "control characters" in line and "s3" not in line
+
+
+def test_a_channel_that_does_not_answer_is_tried_once_a_turn() -> None:
+    tried: list[int] = []
+
+    def pager(message: dict[str, Any]) -> None:
+        tried.append(message["id"])
+        raise TimeoutError("no answer in 10 s")
+
+    for cause in ("a", "b", "c"):
+        incidents.report("trips", cause, "x")
+    tell({"pager": pager})
+    assert len(tried) == 1
+    tell({"pager": pager})
+    assert len(tried) == 2
+
+
 def test_one_document_that_is_refused_holds_up_no_other(webhook: Receiver) -> None:
     bad = incidents.report("trips", "a", "x")
     incidents.report("trips", "b", "x")

@@ -13,27 +13,34 @@ from typing import Any
 import sqlalchemy as sa
 from airflow.sdk import AsyncCallback, BaseDeadlineReference, DeadlineAlert  # type: ignore[attr-defined]
 
+from tally.catalog.duration import human
+
 LATE = "run is late"
 # A person who starts a run over old data waits for it; nobody was promised when it is over.
 PROMISED = ("scheduled", "asset_triggered")
 
 
 class Due(BaseDeadlineReference):  # type: ignore[misc]
-    """When a run that the clock or an asset started was due: at the end of its interval, or when the asset changed."""
+    """When a run that the clock or an asset started was due: at the end of its interval, or when the asset changed.
+
+    The first run of a DAG has none: it may be of an interval that ended long before anybody was there to run it.
+    """
 
     required_kwargs = frozenset({"dag_id", "run_id"})
 
     def _evaluate_with(self, *, session: Any, dag_id: str, run_id: str) -> datetime | None:
         from airflow.models import DagRun
 
-        mine = (DagRun.dag_id == dag_id) & (DagRun.run_id == run_id) & DagRun.run_type.in_(PROMISED)
-        due: datetime | None = session.scalar(sa.select(DagRun.run_after).where(mine))
+        promised = (DagRun.dag_id == dag_id) & DagRun.run_type.in_(PROMISED)
+        if session.scalar(sa.select(sa.func.count()).where(promised, DagRun.run_id != run_id)) == 0:
+            return None
+        due: datetime | None = session.scalar(sa.select(DagRun.run_after).where(promised, DagRun.run_id == run_id))
         return due
 
 
 def alert(within: timedelta, pipeline: str) -> DeadlineAlert:
     """The deadline of a DAG: so long after a run was due."""
-    said = {"pipeline": pipeline, "within": str(within)}
+    said = {"pipeline": pipeline, "within": human(within)}
     return DeadlineAlert(reference=Due(), interval=within, callback=AsyncCallback(missed, kwargs=said))
 
 

@@ -75,9 +75,11 @@ def post(message: dict[str, Any]) -> None:
 
 
 def in_a_line(error: Exception) -> str:
-    """What went wrong, without the address of the webhook: its path is often all that keeps others from using it."""
+    """What went wrong, without the webhook's path: it is often all that keeps others from using it."""
     words = str(error).strip().splitlines()
     said = words[0] if words else type(error).__name__
-    url = settings().webhook
-    parts = urlsplit(url)
-    return said.replace(url, f"{parts.scheme}://{parts.hostname}") if url else said
+    if not settings().webhook:
+        return said
+    parts = urlsplit(settings().webhook)
+    secret = settings().webhook.split(parts.netloc, 1)[1]
+    return said.replace(secret, "/…") if len(secret) > 1 else said
