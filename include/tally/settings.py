@@ -7,6 +7,7 @@ import os
 from datetime import timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -38,10 +39,22 @@ class Settings(BaseSettings):
     checkpoints: str = Field("", description="Root of the stream checkpoints; empty: <home>/checkpoints.")
     control: str = Field("", description="SQLAlchemy URL of the control store; empty: SQLite in <home>.")
     spark_master: str = Field("local[2]", description="Spark's master.")
+    spark_conf: str = Field("", description="More Spark configuration, name=value, separated by spaces; it wins.")
     spark_memory: str = Field("1g", description="Driver memory of a batch or reconcile job.")
     stream_memory: str = Field("1536m", description="Driver memory of a stream driver.")
     java_options: str = Field("", description="More options for Spark's JVMs, separated by spaces.")
     shuffle_partitions: int = Field(2, ge=1, description="Pinned into a stream's checkpoint by its first batch.")
+    launcher: Literal["local", "standalone", "kubernetes", "yarn"] = Field(
+        "local", description="Where a stream driver runs: here, here with executors elsewhere, or in a cluster."
+    )
+    image: str = Field("", description="On Kubernetes: the container image of driver and executors.")
+    namespace: str = Field("default", description="On Kubernetes: where the driver's pod is.")
+    service_account: str = Field("spark", description="On Kubernetes: by which the driver makes its executors.")
+    queue: str = Field("", description="On YARN: the queue; empty: the cluster's default.")
+    installed: str = Field(
+        "/opt/tally",
+        description="Where the image, or each node of a YARN cluster, has this repository after make setup.",
+    )
     trigger_seconds: float = Field(1.0, ge=0, description="Pace of micro-batches.")
     max_offsets_per_trigger: int = Field(500_000, ge=1, description="Most records one micro-batch takes.")
     max_offsets_per_ingest: int = Field(4_000_000, ge=1, description="Most records one archive commit takes.")
@@ -88,9 +101,21 @@ class Settings(BaseSettings):
             raise ValueError("not a URL: begin it with http:// or https://")
         return text
 
+    @field_validator("spark_conf")
+    @classmethod
+    def pairs(cls, text: str) -> str:
+        for word in text.split():
+            if "=" not in word or not word.startswith("spark."):
+                raise ValueError(f"{word} is no configuration: write spark.name=value")
+        return text
+
     def model_post_init(self, _: object) -> None:
         for name in ("home", "catalog", "jars"):
             object.__setattr__(self, name, Path(getattr(self, name)).expanduser().absolute())
+
+    @cached_property
+    def more_conf(self) -> dict[str, str]:
+        return dict(word.split("=", 1) for word in self.spark_conf.split())
 
     @cached_property
     def lake_root(self) -> str:
