@@ -6,4 +6,4 @@ from tally.orchestration.render import render
 from tally.settings import settings
 
 for pipeline in catalogue().pipelines.values():
-    globals()[f"batch__{pipeline.name}"] = render(batch(pipeline, settings().batch_every))
+    globals()[f"batch__{pipeline.name}"] = render(batch(pipeline, settings().batch_every, settings().run_deadline))

@@ -6,6 +6,8 @@ import atexit
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from tally.embedded import broker as embedded
 from tally.embedded.broker_files import free_port
+from tally.settings import REPO
 
 
 @pytest.fixture(scope="session")
@@ -66,3 +69,18 @@ def spark(home: Path) -> Iterator[SparkSession]:
         started = session("tests")
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def airflow_database(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What makes a process use an Airflow of this session's tests: its folder, with a migrated database."""
+    folder = tmp_path_factory.mktemp("airflow")
+    env = {
+        "AIRFLOW_HOME": str(folder),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__DAGS_FOLDER": str(REPO / "dags"),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder / 'airflow.db'}",
+    }
+    migrate = [sys.executable, "-m", "airflow", "db", "migrate"]
+    subprocess.run(migrate, env=os.environ | env, check=True, capture_output=True, timeout=300)
+    return env

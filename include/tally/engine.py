@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STREAMING = "org.apache.spark.sql.execution.streaming"
+EXECUTOR_OPTIONS = ("-Duser.timezone=UTC", "-Dio.netty.tryReflectionSetAccessible=true")
 JAVA_OPTIONS = (
     # Two cores: the parallel collector pauses less than G1 costs; 1 GiB heaps are small.
     "-XX:+UseParallelGC",
@@ -25,8 +26,7 @@ JAVA_OPTIONS = (
     "-XX:ReservedCodeCacheSize=240m",
     # A stream that is stopped matches a regular expression against its whole stack trace: 1 MB overflows.
     "-Xss4m",
-    "-Duser.timezone=UTC",
-    "-Dio.netty.tryReflectionSetAccessible=true",
+    *EXECUTOR_OPTIONS,
     # Errors only, from the first line on: Spark's own level applies only once a session is there.
     f"-Dlog4j2.configurationFile={(REPO / 'spark' / 'log4j2.properties').as_uri()}",
 )
@@ -73,7 +73,9 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.streaming.numRecentProgressUpdates": "20",
     }
-    if run.spark_master.startswith("local"):
+    if not run.spark_master.startswith("local"):
+        conf["spark.executor.extraJavaOptions"] = " ".join([*EXECUTOR_OPTIONS, *run.java_options.split()])
+    else:
         conf["spark.driver.host"] = "127.0.0.1"
         conf["spark.driver.bindAddress"] = "127.0.0.1"
         # Nothing to adapt on two partitions, and each of its stages is planned and compiled again.
@@ -86,7 +88,7 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
         conf["spark.sql.streaming.checkpointFileManagerClass"] = (
             f"{STREAMING}.checkpointing.FileSystemBasedCheckpointFileManager"
         )
-    return conf
+    return {**conf, **run.more_conf}
 
 
 def libraries(run: Settings, jars: Sequence[Path]) -> dict[str, str]:
@@ -99,6 +101,8 @@ def libraries(run: Settings, jars: Sequence[Path]) -> dict[str, str]:
 def shared_classes(run: Settings) -> list[str]:
     """Use the archive of parsed classes that `make setup` made; one that does not fit is passed over in silence."""
     archive = class_archive(run)
+    if not run.spark_master.startswith("local"):
+        return []  # it is of the class path on which the jars stand
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:class+path=off"] if archive.exists() else []
 
 

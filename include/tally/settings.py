@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import socket
+from datetime import timedelta
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -39,10 +41,22 @@ class Settings(BaseSettings):
     control: str = Field("", description="SQLAlchemy URL of the control store; empty: SQLite in <home>.")
     host: str = Field("", description="What this machine is called in the control store; empty: its host name.")
     spark_master: str = Field("local[2]", description="Spark's master.")
+    spark_conf: str = Field("", description="More Spark configuration, name=value, separated by spaces; it wins.")
     spark_memory: str = Field("1g", description="Driver memory of a batch or reconcile job.")
     stream_memory: str = Field("1536m", description="Driver memory of a stream driver.")
     java_options: str = Field("", description="More options for Spark's JVMs, separated by spaces.")
     shuffle_partitions: int = Field(2, ge=1, description="Pinned into a stream's checkpoint by its first batch.")
+    launcher: Literal["local", "standalone", "kubernetes", "yarn"] = Field(
+        "local", description="Where a stream driver runs: here, here with executors elsewhere, or in a cluster."
+    )
+    image: str = Field("", description="On Kubernetes: the container image of driver and executors.")
+    namespace: str = Field("default", description="On Kubernetes: where the driver's pod is.")
+    service_account: str = Field("spark", description="On Kubernetes: by which the driver makes its executors.")
+    queue: str = Field("", description="On YARN: the queue; empty: the cluster's default.")
+    installed: str = Field(
+        "/opt/tally",
+        description="Where the image, or each node of a YARN cluster, has this repository after make setup.",
+    )
     trigger_seconds: float = Field(1.0, ge=0, description="Pace of micro-batches.")
     max_offsets_per_trigger: int = Field(500_000, ge=1, description="Most records one micro-batch takes.")
     max_offsets_per_ingest: int = Field(4_000_000, ge=1, description="Most records one archive commit takes.")
@@ -56,6 +70,12 @@ class Settings(BaseSettings):
         1e-9, description="Difference of floating-point measures, relative above 1, that counts as rounding."
     )
     batch_every: str = Field("0 * * * *", description="Cron of batch__<pipeline>, on data intervals, UTC.")
+    deadline: str = Field(
+        "1 hour", description="A batch or reconcile run not over so long after it was due is an incident; empty: never."
+    )
+    freshness: str = Field("15 minutes", description="A stream that is further behind is an incident; empty: never.")
+    webhook: str = Field("", description="URL that each incident is posted to as JSON, when it opens and when it ends.")
+    notifiers: str = Field("", description="Import paths of Airflow notifiers that are told too, separated by commas.")
     spark_pool: str = Field("default_pool", description="Airflow pool that Spark tasks take a slot of.")
     vacuum_hours: int = Field(168, ge=168, description="Age of unneeded table files before `maintain` removes them.")
     keep_reconciliations: str = Field("90 days", description="How long comparisons that hold no window are kept.")
@@ -71,9 +91,33 @@ class Settings(BaseSettings):
             raise ValueError(f"{error.message}: {error.cure}") from None
         return text
 
+    @field_validator("deadline", "freshness")
+    @classmethod
+    def a_duration_or_none(cls, text: str) -> str:
+        return cls.a_duration(text) if text.strip() else ""
+
+    @field_validator("webhook")
+    @classmethod
+    def an_address(cls, text: str) -> str:
+        if text and not text.startswith(("http://", "https://")):
+            raise ValueError("not a URL: begin it with http:// or https://")
+        return text
+
+    @field_validator("spark_conf")
+    @classmethod
+    def pairs(cls, text: str) -> str:
+        for word in text.split():
+            if "=" not in word or not word.startswith("spark."):
+                raise ValueError(f"{word} is no configuration: write spark.name=value")
+        return text
+
     def model_post_init(self, _: object) -> None:
         for name in ("home", "catalog", "jars"):
             object.__setattr__(self, name, Path(getattr(self, name)).expanduser().absolute())
+
+    @cached_property
+    def more_conf(self) -> dict[str, str]:
+        return dict(word.split("=", 1) for word in self.spark_conf.split())
 
     @cached_property
     def lake_root(self) -> str:
@@ -90,6 +134,10 @@ class Settings(BaseSettings):
     @cached_property
     def host_name(self) -> str:
         return self.host or socket.gethostname()
+
+    @cached_property
+    def run_deadline(self) -> timedelta | None:
+        return parse_duration(self.deadline) if self.deadline else None
 
     @property
     def broker_file(self) -> Path:

@@ -18,7 +18,8 @@ from tally.settings import REPO
 
 CATALOGUE = load(REPO / "spark")
 PIPELINES = sorted(CATALOGUE.pipelines)
-IDS = {"streams", "backfill", "maintain"} | {f"{kind}__{name}" for kind in ("batch", "reconcile") for name in PIPELINES}
+ALONE = {"streams", "control", "backfill", "maintain"}
+IDS = ALONE | {f"{kind}__{name}" for kind in ("batch", "reconcile") for name in PIPELINES}
 
 # What a parse must not do is made impossible here, and what it leaves behind is told.
 PARSE = """
@@ -110,10 +111,10 @@ def test_each_dag_has_what_its_reader_needs(dags: dict[str, Any], dag_id: str) -
 def test_infrastructure_is_retried_and_a_verdict_is_not(dags: dict[str, Any]) -> None:
     for dag in dags.values():
         for task in dag.tasks:
-            verdict = task.task_id.split(".")[-1] == "judge"
-            watched = (dag.dag_id, task.task_id) == ("streams", "act")  # the watcher orders it again
-            assert task.retries == (0 if verdict or watched else 2), task
-            assert verdict or (task.retry_exponential_backoff and task.max_retry_delay <= timedelta(minutes=10))
+            # A verdict; and what its next turn does anyway.
+            once = task.task_id.split(".")[-1] in ("judge", "tell") or (dag.dag_id, task.task_id) == ("streams", "act")
+            assert task.retries == (0 if once else 2), task
+            assert once or (task.retry_exponential_backoff and task.max_retry_delay <= timedelta(minutes=10))
 
 
 def test_schedules(dags: dict[str, Any]) -> None:
@@ -121,6 +122,7 @@ def test_schedules(dags: dict[str, Any]) -> None:
         return str(dags[dag_id].timetable)
 
     assert dags["backfill"].schedule is None
+    assert dags["control"].schedule is None
     watched = dags["streams"].timetable
     (need,) = watched.asset_condition.objects
     assert (need.name, [watcher.name for watcher in need.watchers]) == ("streams_need_action", ["streams"])
@@ -177,6 +179,48 @@ def test_the_backfill_form_is_typed(dags: dict[str, Any]) -> None:
     assert params.get_param("pipeline").schema["enum"] == PIPELINES
     assert {params.get_param(name).schema["format"] for name in ("from", "to")} == {"date-time"}
     assert params.get_param("dry_run").schema["type"] == "boolean"
+
+
+def test_the_control_form_is_typed_and_says_what_pausing_a_dag_does_not_do(dags: dict[str, Any]) -> None:
+    dag = dags["control"]
+    assert dag.params.get_param("pipeline").schema["enum"] == PIPELINES
+    assert dag.params.get_param("action").schema["enum"] == ["pause", "resume", "restart", "stop"]
+    assert "pausing a DAG does not" in dag.description
+    assert "Pausing a DAG is not stopping a stream" in dag.doc_md
+
+
+def test_incidents_are_told_whatever_came_before_and_a_failed_run_stays_red(dags: dict[str, Any]) -> None:
+    tell = dags["streams"].task_dict["tell"]
+    assert tell.is_teardown and not tell.on_failure_fail_dagrun
+    assert tell.upstream_task_ids
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_numbers_have_a_deadline(dags: dict[str, Any], name: str) -> None:
+    from airflow.serialization.decoders import decode_deadline_alert
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    for kind in ("batch", "reconcile"):
+        dag = dags[f"{kind}__{name}"]
+        (encoded,) = DagSerialization.to_dict(dag)["dag"]["deadline"]
+        alert = decode_deadline_alert(encoded)  # fails where the scheduler would not know the class of the deadline
+        assert alert.interval == timedelta(hours=1)
+        assert alert.callback.path == "tally.orchestration.deadline.missed"
+        assert alert.callback.kwargs["pipeline"] == name
+        assert dag.on_success_callback
+    for dag_id in ALONE:
+        assert not dags[dag_id].deadline
+
+
+def test_the_deadline_is_a_setting_and_may_be_none(monkeypatch: pytest.MonkeyPatch, airflow_home: Path) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    monkeypatch.setenv("TALLY_DEADLINE", "")
+    bag = DagBag(str(REPO / "dags" / "batch.py"))
+    assert len(bag.dags) == len(PIPELINES) and not any(dag.deadline for dag in bag.dags.values())
+    monkeypatch.setenv("TALLY_DEADLINE", "20 minutes")
+    bag = DagBag(str(REPO / "dags" / "reconcile.py"))
+    assert {dag.deadline[0].interval for dag in bag.dags.values()} == {timedelta(minutes=20)}
 
 
 def test_a_dag_file_is_thin_and_not_skipped_by_airflow() -> None:

@@ -10,7 +10,7 @@ import jinja2
 import pytest
 
 from tally.catalog.load import load
-from tally.orchestration import graph
+from tally.orchestration import forms, graph
 from tally.settings import REPO
 
 CATALOGUE = load(REPO / "spark")
@@ -18,6 +18,7 @@ GRAPHS = [
     graph.streams(),
     graph.maintain(),
     graph.backfill(sorted(CATALOGUE.pipelines)),
+    forms.control(sorted(CATALOGUE.pipelines)),
     *(graph.batch(p, "0 * * * *") for p in CATALOGUE.pipelines.values()),
     *(graph.reconcile(p) for p in CATALOGUE.pipelines.values()),
 ]
@@ -25,7 +26,7 @@ GRAPHS = [
 
 def test_neither_airflow_nor_spark_is_imported() -> None:
     script = (
-        "import sys, tally.orchestration.graph;"
+        "import sys, tally.orchestration.graph, tally.orchestration.forms;"
         "print([n for n in sys.modules if n.split('.')[0] in ('airflow', 'pyspark')])"
     )
     assert (
@@ -70,3 +71,10 @@ def test_a_range_is_only_passed_when_a_person_gave_one() -> None:
     assert none == ["vendor_trips", "", "", "--ticket", "d/r/-1"]
     some = [rendered(a, params={"from": "A", "to": "B"}, **context) for a in compare.arguments]
     assert some == ["vendor_trips", "--from=A", "--to=B", "--ticket", "d/r/-1"]
+
+
+def test_the_form_tells_who_asked_or_that_it_was_airflow() -> None:
+    (wish,) = forms.control(["trips"]).nodes
+    for user, by in (("ada", "ada"), (None, "airflow")):
+        run = SimpleNamespace(triggering_user_name=user, conf={})
+        assert rendered(wish.keywords["by"], dag_run=run) == by

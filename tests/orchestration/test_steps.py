@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -100,3 +102,42 @@ def test_old_task_logs_go_with_the_folders_that_they_leave_empty(tmp_path: Path)
     assert steps.drop_logs(tmp_path, 100.0) == 1
     assert new.exists() and other.exists() and not (tmp_path / "dag_id=streams" / "run_id=a").exists()
     assert steps.drop_logs(tmp_path / "never", 100.0) == 0
+
+
+WISH = {"pipeline": "vendor_trips", "action": "pause", "why": "the broker moves", "by": "ada", "given": "{}"}
+
+
+@pytest.fixture
+def wishes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str, str]]:
+    """In place of the module that writes wishes down: what it was asked."""
+    asked: list[tuple[str, str, str, str]] = []
+
+    def of(action: str) -> object:
+        return lambda pipeline, *, by, why: asked.append((action, pipeline, by, why))
+
+    stand_in = SimpleNamespace(**{action: of(action) for action in ("pause", "resume", "restart", "stop")})
+    monkeypatch.setitem(sys.modules, "tally.supervise.wishes", stand_in)
+    return asked
+
+
+@pytest.mark.parametrize("action", ["pause", "resume", "restart", "stop"])
+def test_a_wish_is_written_down_with_who_and_why(action: str, wishes: list[tuple[str, str, str, str]]) -> None:
+    steps.wish(**{**WISH, "action": action})
+    assert wishes == [(action, "vendor_trips", "ada", "the broker moves")]
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"given": json.dumps({"pipelines": "vendor_trips"})}, "pipelines"),
+        ({"action": "__class__"}, "action"),
+        ({"pipeline": "vendor_strips"}, "pipeline"),
+    ],
+)
+def test_a_wish_that_makes_no_sense_is_refused_for_good(
+    changed: dict[str, str], field: str, wishes: list[tuple[str, str, str, str]]
+) -> None:
+    with pytest.raises(AnswerIsNo) as refused:
+        steps.wish(**{**WISH, **changed})
+    assert refused.value.field == field and refused.value.cure
+    assert wishes == []

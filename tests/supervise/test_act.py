@@ -20,6 +20,7 @@ from tally.embedded.process import ended
 from tally.errors import AnswerIsNo
 from tally.supervise import launch, policy
 from tally.supervise.act import act, start_anew
+from tally.supervise.launchers import Launched
 from tally.supervise.look import look
 from tally.supervise.watch import Watch, check_watcher
 
@@ -217,3 +218,43 @@ def test_stop_ends_a_driver_that_was_started_by_hand(home: Path) -> None:
     assert launch.stop()
     assert byhand.wait(timeout=5) is not None
     assert not launch.stop()
+
+
+def test_a_cluster_s_driver_is_known_by_its_job_and_its_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No lock and no pid of it can be seen from here; a stand-in for spark-submit says what it was asked."""
+    asked: list[str] = []
+
+    class Cluster:
+        def start(self, command: object, log: Path) -> Launched:
+            asked.append("start")
+            return Launched(job="streams:tally")
+
+        def stop(self, one: Launched) -> bool:
+            asked.append(f"stop {one.job}")
+            return True
+
+    monkeypatch.setenv("TALLY_LAUNCHER", "kubernetes")
+    monkeypatch.setattr(launch, "launcher", lambda _: Cluster())
+    assert "started driver streams:tally" in act().did
+    assert act().did == "nothing to do", "a pod that waits for its image is waited for"
+    streams.register_driver("tally", "a-pod", 1, 0.0, "log")
+    assert act().did == "nothing to do"
+    silence(60)
+    with store().begin() as connection:
+        connection.execute(drivers.update().values(launched_at=drivers.c.launched_at - 600_000))
+    monkeypatch.setattr("tally.supervise.act.LISTEN_SECONDS", 0.6)
+    assert "started driver streams:tally" in act().did
+    assert asked == ["start", "stop streams:tally", "start"], "the silent one is ended before another is started"
+    monkeypatch.delenv("TALLY_LAUNCHER")
+
+
+def test_an_incident_that_nobody_was_told_of_wakes_the_dag_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    act(command=COMMAND)
+    registered()
+    incidents.report("trips", "unexplained difference", "3 events")
+    assert Watch().turn() is None, "nobody is to be told"
+    monkeypatch.setenv("TALLY_WEBHOOK", "http://localhost:1/hook")
+    watch = Watch()
+    step = watch.turn()
+    assert step is not None and step.kind == "tell"
+    assert watch.turn() is None

@@ -53,6 +53,7 @@ VERBS: dict[str, Verb] = {
     "backfill": Verb("backfill:backfill", "Restate a range of windows, chunk by chunk, and reconcile each."),
     "read": Verb("read:read", "Read a pipeline's rows: sealed ones from the batch, the others from the stream."),
     "status": Verb("status:status", "Say how each pipeline is, and why."),
+    "incidents": Verb("incidents:incidents", "List what went wrong and is not over; exit code 1 while there is any."),
     "demo": Verb("demo:demo", "Show everything at work on one live screen; Ctrl-C stops it all."),
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tally.catalog.duration import from_millis, iso
 from tally.control.store import now_ms, store
 from tally.control.tables import incidents
 
@@ -50,3 +51,10 @@ def found(which: Any, pipeline: str | None) -> list[dict[str, Any]]:
     with store().connect() as connection:
         rows = connection.execute(sa.select(incidents).where(which, mine).order_by(incidents.c.id))
         return [dict(row._mapping) for row in rows]
+
+
+def document(row: dict[str, Any]) -> dict[str, Any]:
+    """An incident as scripts read it: its state, and times in ISO 8601, null where there was no such time."""
+    times = ("first_seen", "last_seen", "closed_at", "told_at", "told_closed_at")
+    told = {name: iso(from_millis(row[name])) if row[name] else None for name in times}
+    return {"id": row["id"], "state": "closed" if row["closed_at"] else "open", **row, **told}

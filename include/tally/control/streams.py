@@ -71,12 +71,12 @@ def survived(app: str) -> None:
 
 def died(app: str, deaths: int, retry_at: int, last_words: str) -> None:
     """Count a driver's death, once: its process is no longer named."""
-    _of_driver(app, pid=0, deaths=deaths, retry_at=retry_at, last_words=last_words)
+    _of_driver(app, pid=0, job="", deaths=deaths, retry_at=retry_at, last_words=last_words)
 
 
 def driver_ended(app: str) -> None:
     """Say that the app's driver ended because it was told to: that is no death."""
-    _of_driver(app, pid=0, retry_at=0)
+    _of_driver(app, pid=0, job="", retry_at=0)
 
 
 def _of_driver(app: str, **values: Any) -> None:

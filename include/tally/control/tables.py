@@ -173,5 +173,15 @@ incidents = Table(
     Column("told_closed_at", BigInteger, nullable=False, default=0),  # when it was sent on that it is over
 )
 
+# Who has heard of an incident while others have not: one row a channel, until all have.
+hearers = Table(
+    "hearers",
+    metadata,
+    Column("incident", Integer, primary_key=True),
+    Column("state", String(8), primary_key=True),  # open | closed
+    Column("channel", String(250), primary_key=True),
+    Column("at", BigInteger, nullable=False),
+)
+
 Index("ledger_by_version", ledger.c.pipeline, ledger.c.version, ledger.c.batch)
 Index("reconciliations_by_pipeline", reconciliations.c.pipeline, reconciliations.c.at)

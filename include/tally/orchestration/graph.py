@@ -53,6 +53,7 @@ class Node:
     urgent: bool = False
     timeout: timedelta = timedelta(hours=2)
     per_item_of: str = ""  # the task whose list this one is repeated over, together with all others that name it
+    whatever: bool = False  # runs whatever those before it came to, and the run's colour is theirs alone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +69,8 @@ class Graph:
     owner: str = "tally"
     params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # JSON schemas, with their default
     timeout: timedelta = timedelta(hours=6)
+    pipeline: str = ""  # whose runs they are, where they are one's
+    deadline: timedelta | None = None  # a run that is not over so long after it was due opens an incident
 
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:
@@ -93,11 +96,21 @@ def streams() -> Graph:
                 urgent=True,
                 timeout=timedelta(minutes=5),
             ),
+            Node(
+                id="tell",
+                kind="python",
+                runs="tell",
+                doc="Looks how far behind the streams are, and sends on incidents that nobody was told of yet.",
+                after=("act",),
+                retries=0,
+                timeout=timedelta(minutes=5),
+                whatever=True,
+            ),
         ),
     )
 
 
-def batch(pipeline: Pipeline, every: str) -> Graph:
+def batch(pipeline: Pipeline, every: str, deadline: timedelta | None = None) -> Graph:
     """Ingests what is new and restates the windows of each data interval."""
     topics = [topic.name for topic in pipeline.reads]
     return Graph(
@@ -107,6 +120,8 @@ def batch(pipeline: Pipeline, every: str) -> Graph:
         schedule=Schedule(kind="interval", of=every),
         tags=("tally", "batch", pipeline.name),
         owner=pipeline.owner,
+        pipeline=pipeline.name,
+        deadline=deadline,
         nodes=(
             Node(
                 id="ingest_and_restate",
@@ -121,7 +136,7 @@ def batch(pipeline: Pipeline, every: str) -> Graph:
     )
 
 
-def reconcile(pipeline: Pipeline) -> Graph:
+def reconcile(pipeline: Pipeline, deadline: timedelta | None = None) -> Graph:
     """Compares, judges and seals after each batch; with a range when a person gives one."""
     return Graph(
         dag_id=RECONCILE.format(pipeline.name),
@@ -130,6 +145,8 @@ def reconcile(pipeline: Pipeline) -> Graph:
         schedule=Schedule(kind="asset", of=f"batch/{pipeline.name}"),
         tags=("tally", "reconcile", pipeline.name),
         owner=pipeline.owner,
+        pipeline=pipeline.name,
+        deadline=deadline,
         params={
             "from": optional_time("Windows that start at or after this; empty: all that is closed and not sealed."),
             "to": optional_time("Windows that start before this."),

@@ -23,6 +23,7 @@ from airflow.timetables.interval import CronDataIntervalTimetable as Intervals
 
 from tally.orchestration.application import SparkApplication
 from tally.orchestration.call import call
+from tally.orchestration.deadline import alert, in_time
 from tally.orchestration.graph import Graph, Node, Schedule
 from tally.orchestration.trigger import StreamsNeedAction
 from tally.settings import settings
@@ -60,6 +61,8 @@ def render(graph: Graph) -> DAG:
         tags=list(graph.tags),
         params={name: param(dict(schema)) for name, schema in graph.params.items()},
         user_defined_macros=macros(),
+        deadline=alert(graph.deadline, graph.pipeline) if graph.deadline else None,
+        on_success_callback=in_time if graph.deadline else None,
         default_args={"owner": graph.owner, **RETRY},
     )
     with dag:
@@ -69,6 +72,9 @@ def render(graph: Graph) -> DAG:
         for before, after in graph.edges:
             if after in tasks and before in tasks:
                 tasks[before].set_downstream(tasks[after])
+        for node in graph.nodes:
+            if node.whatever:  # a trigger rule alone would make it the last task, and a failed run green
+                tasks[node.id].as_teardown()
     return dag
 
 

@@ -13,9 +13,29 @@ supervision, not the streams.** `tally pause PIPELINE` or `tally stop PIPELINE` 
 
 A driver that dies is started again at once; one that dies again before any micro-batch after 2, 4, 8 … 120 seconds.
 
+**tell** then looks how far behind the streams are, and sends incidents that nobody was told of to `TALLY_WEBHOOK` and
+`TALLY_NOTIFIERS`. What cannot be sent is said in its log, and sent at its next turn.
+
 **Red:** a new driver ended at once. The task's log holds the last lines of the driver's own log,
 `logs/stream-tally.log` in the home. Mend what they name; it is tried again by itself. `tally status` shows each stream,
 `tally incidents` what happened.
+"""
+
+CONTROL = """\
+### Says what should become of a stream
+**Pausing a DAG is not stopping a stream.** A stream belongs to no DAG: with `streams` paused it runs on, and nobody
+looks after it. To stop a stream, trigger this DAG and fill in the form, or use the command line.
+
+| action | the stream | the same as |
+|---|---|---|
+| pause | stops between two micro-batches, and stays so | `tally pause PIPELINE` |
+| resume | goes on where it stopped | `tally resume PIPELINE` |
+| restart | is stopped and begun anew, with what made it fail forgotten | `tally restart PIPELINE` |
+| stop | stops, and lets go of its table, so that it can be worked on by hand | `tally stop PIPELINE` |
+
+What is wanted stands in the control store with your name and your reason, and `tally status` shows both.
+
+**Red:** the form is wrong, and the message names the field; or the control store did not answer, which is retried.
 """
 
 BATCH = """\

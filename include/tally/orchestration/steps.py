@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tally.errors import AnswerIsNo, TallyError
 from tally.settings import settings
 
 FORM = {"pipeline", "from", "to", "dry_run", "chunk_hours"}
+WISH = {"pipeline", "action", "why"}
 
 
 class NothingToDo(Exception):
@@ -32,15 +34,48 @@ def act() -> None:
     print(do())
 
 
+def tell() -> None:
+    """Look how far behind the streams are, and tell people of incidents; a channel that fails is said, not raised."""
+    from tally.orchestration.notify import notifiers
+    from tally.supervise import fresh
+    from tally.supervise.tell import tell as send
+
+    for name in fresh.judge():
+        print(f"{name}: records have waited for longer than {settings().freshness}")
+    for line in send(notifiers()):
+        print(line)
+
+
+def wish(pipeline: str, action: str, why: str, by: str, given: str) -> None:
+    """Write down what a person wants of a stream; unknown fields, pipelines and actions are refused."""
+    from tally.catalog.load import catalogue
+    from tally.orchestration.forms import ACTIONS
+
+    refuse_unknown(given, WISH)
+    if action not in ACTIONS:
+        raise AnswerIsNo(f"no such action: {action}", field="action", cure=f"one of {', '.join(ACTIONS)}")
+    try:
+        name = catalogue().pipeline(pipeline).name
+    except TallyError as error:
+        raise AnswerIsNo(error.message, pipeline=error.pipeline, field="pipeline", cure=error.cure) from None
+    getattr(import_module("tally.supervise.wishes"), action)(name, by=by, why=why)
+    print(f"{name}: {action}, by {by}" + (f": {why}" if why else ""))
+
+
+def refuse_unknown(given: str, form: set[str]) -> None:
+    """Airflow takes any field of a run's configuration; one that no form has is a slip of whoever wrote it."""
+    unknown = sorted(set(json.loads(given)) - form)
+    if unknown:
+        raise AnswerIsNo("no such field", field=", ".join(unknown), cure=f"the form has: {', '.join(sorted(form))}")
+
+
 def plan(pipeline: str, since: str, until: str, chunk_hours: str, dry_run: str, given: str) -> list[dict[str, str]]:
     """The chunks of a backfill; none for a dry run. Unknown fields, bad ranges and lost records are refused."""
     from tally.backfill.coverage import coverage
     from tally.backfill.plan import plan as make
     from tally.catalog.load import catalogue
 
-    unknown = sorted(set(json.loads(given)) - FORM)
-    if unknown:
-        raise AnswerIsNo("no such field", field=", ".join(unknown), cure=f"the form has: {', '.join(sorted(FORM))}")
+    refuse_unknown(given, FORM)
     try:
         spec = catalogue().pipeline(pipeline)
         made = make(spec, since, until, coverage=coverage(spec), chunk=timedelta(hours=int(chunk_hours)))

@@ -48,10 +48,9 @@ def describe(topic: str, patience: float = PATIENCE) -> tuple[str, list[int]]:
     return str(found.topic_id), sorted(partition.id for partition in found.partitions)
 
 
-def offsets(topic: str, *, newest: bool, patience: float = PATIENCE) -> dict[int, int]:
-    """The first, or the next committed, offset of each partition."""
+def offsets(topic: str, spec: OffsetSpec, patience: float) -> dict[int, int]:
+    """The offset of each partition that a question has for its answer; -1 where it has none."""
     _, partitions = describe(topic, patience)
-    spec = OffsetSpec.latest() if newest else OffsetSpec.earliest()
     try:
         futures = admin().list_offsets(
             {TopicPartition(topic, p): spec for p in partitions},
@@ -67,12 +66,19 @@ def offsets(topic: str, *, newest: bool, patience: float = PATIENCE) -> dict[int
 
 def end_offsets(topic: str, patience: float = PATIENCE) -> dict[int, int]:
     """The offset after the last committed record of each partition."""
-    return offsets(topic, newest=True, patience=patience)
+    return offsets(topic, OffsetSpec.latest(), patience)
 
 
 def begin_offsets(topic: str, patience: float = PATIENCE) -> dict[int, int]:
     """The first offset that retention has left in each partition."""
-    return offsets(topic, newest=False, patience=patience)
+    return offsets(topic, OffsetSpec.earliest(), patience)
+
+
+def offsets_before(topic: str, moment: int, patience: float = PATIENCE) -> dict[int, int]:
+    """The offset after the last committed record of each partition that the broker had before a time (milliseconds)."""
+    ends = end_offsets(topic, patience)
+    later = offsets(topic, OffsetSpec.for_timestamp(moment), patience)
+    return {partition: min(end, later[partition]) if later[partition] >= 0 else end for partition, end in ends.items()}
 
 
 def check_identity(topic: str, patience: float = PATIENCE) -> str:

@@ -70,7 +70,7 @@ def do(seen: Seen, step: Step, command: Sequence[str] | None) -> Done:
         return Done(app=app, saw=step.saw, did="nothing to do", pid=seen.pid if seen.lives else None, log=log)
     if step.kind == "replace":
         launch.kill(app)
-        seen = look(app)
+        seen = replace(seen, lives=False, uncounted=True) if launch.elsewhere() else look(app)
     if seen.lives:
         raise AnswerIsNo(
             f"{step.saw}, and it cannot be ended from here",
@@ -86,14 +86,15 @@ def do(seen: Seen, step: Step, command: Sequence[str] | None) -> Done:
         return Done(app=app, saw=saw, did=f"the next one is started in {wait}", pid=None, log=log)
     try:
         driver = launch.start(app, command)
+        name = f"driver {driver.job or driver.pid}"
     except AnswerIsNo as error:
         count_death(look(app))
         incidents.report(
             "", DIED, str(error).splitlines()[0], cure=f"mend what {log} names", done="tried again, ever later"
         )
         raise AnswerIsNo(f"{saw}; {error.message}", field=error.field, cure=error.cure) from None
-    tell(step, saw, f"started driver {driver.pid}")
-    return Done(app=app, saw=saw, did=f"started driver {driver.pid} (log {log})", pid=driver.pid, log=log)
+    tell(step, saw, f"started {name}")
+    return Done(app=app, saw=saw, did=f"started {name} (log {log})", pid=driver.pid, log=log)
 
 
 def count_death(seen: Seen) -> Seen:

@@ -14,7 +14,8 @@ from tally.catalog.spec import Pipeline
 from tally.control import ledger, runs, seals, streams
 from tally.control.store import now_ms
 from tally.errors import TallyError
-from tally.supervise import launch, lock
+from tally.supervise import launch
+from tally.supervise.look import look as look_at
 from tally.supervise.verdict import Signs, State, verdict
 from tally.supervise.watch import watcher
 
@@ -80,7 +81,7 @@ def look(pipeline: Pipeline, newest: ledger.MicroBatch | None) -> Signs:
         pipeline=pipeline.name,
         version=pipeline.version,
         wanted=streams.wanted(pipeline.name),
-        lives=lock.is_held(launch.lock_path(app)),
+        lives=look_at(app).lives,
         driver_age=now - int(driver["launched_at"]) if driver else None,
         silent=now - int(driver["heartbeat_at"]) if driver else None,
         deaths=int(driver.get("deaths", 0)),

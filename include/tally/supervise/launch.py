@@ -1,14 +1,11 @@
-"""Starts and ends an app's stream driver: a plain Python process (spark/stream.py) in a session of its own.
+"""Starts and ends an app's stream driver (spark/stream.py), so that it outlives whoever started it.
 
-So it outlives whoever started it. That there are never two of them is the kernel's word: the driver holds
-<home>/run/stream-<app>.lock for its life.
+That there are never two of them on one machine is the kernel's word: the driver holds <home>/run/stream-<app>.lock for
+its life. Over machines the lease of each table sees to it (control/leases.py).
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -19,8 +16,9 @@ import psutil
 from tally.control import streams
 from tally.embedded import process
 from tally.errors import AnswerIsNo
-from tally.settings import REPO, settings
+from tally.settings import settings
 from tally.supervise import lock
+from tally.supervise.launchers import DRIVER, Launched, launcher
 
 APP = "tally"
 
@@ -53,39 +51,47 @@ def pipelines() -> list[str]:
     return sorted(file.stem for file in settings().catalog.glob("pipelines/[!_]*.py"))
 
 
-def start(app: str = APP, command: Sequence[str] | None = None) -> psutil.Process:
-    """A new driver that holds its lock; AnswerIsNo with the log's last lines when it ends before."""
-    process.stop(run_file(app))  # what is left of the last one's session
+def start(app: str = APP, command: Sequence[str] | None = None) -> Launched:
+    """A new driver: a local one holds its lock by then; AnswerIsNo with the log's last lines when it ends before."""
+    place = launcher(app)
     log = log_path(app)
     log.parent.mkdir(parents=True, exist_ok=True)
     if log.exists() and log.stat().st_size > LOG_LIMIT:
         log.replace(log.with_suffix(".log.1"))
     begin = log.stat().st_size if log.exists() else 0
-    streams.launching(app, settings().host_name, "local", str(log))
-    with log.open("ab") as out:
-        child = subprocess.Popen(
-            list(command or [sys.executable, str(REPO / "spark" / "stream.py")]),
-            stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, env=environment(),
-        )  # fmt: skip
-    driver = psutil.Process(child.pid)
-    process.write_json(run_file(app), lock.identity(driver))
-    streams.launched(app, driver.pid, driver.create_time())
-    child.returncode = 0  # it outlives us: nobody waits for it, and Popen must not warn about that
+    if not elsewhere():
+        process.stop(run_file(app))  # what is left of the last one's session
+    streams.launching(app, settings().host_name, settings().launcher, str(log))
+    one = place.start(command or DRIVER, log)
+    streams.launched(app, one.pid, one.created, one.job)
+    if not elsewhere():
+        await_lock(app, one, log, begin)
+    return one
+
+
+def await_lock(app: str, one: Launched, log: Path, begin: int) -> None:
+    """Return once a local driver holds its lock; AnswerIsNo with its last words when it ends before, or is slow."""
+    driver = lock.live({"pid": one.pid, "created": one.created})
     deadline = time.monotonic() + START_PATIENCE
-    while time.monotonic() < deadline:
+    while driver is not None and time.monotonic() < deadline:
         held = lock.holder(lock_path(app))
-        if held and held.pid == driver.pid:
-            return driver
+        if held and held.pid == one.pid:
+            return
         if process.ended(driver):
-            break
+            driver = None
         time.sleep(0.1)
-    what = "ended at once" if process.ended(driver) else f"did not take its lock in {START_PATIENCE:.0f} s"
     process.stop(run_file(app))
+    what = "ended at once" if driver is None else f"did not take its lock in {START_PATIENCE:.0f} s"
     raise AnswerIsNo(
         f"a new driver {what}. The last lines of {log}:\n{process.tail(log, since=begin)}",
         field=f"stream driver {app}",
         cure="mend what the log names; `tally stream` runs the same in the foreground",
     )
+
+
+def elsewhere() -> bool:
+    """Whether a cluster runs the drivers, where no lock and no pid of theirs can be seen from here."""
+    return settings().launcher in ("kubernetes", "yarn")
 
 
 def stop(app: str = APP) -> bool:
@@ -95,7 +101,13 @@ def stop(app: str = APP) -> bool:
 
 
 def kill(app: str = APP) -> bool:
-    """kill -9 the app's driver, its JVM and all its session, and return when they are gone; True when there was one."""
+    """kill -9 the app's driver, its JVM and all its session, and return when they are gone; True when there was one.
+
+    What a cluster runs it is asked to end; the lease keeps another one from writing beside it until then.
+    """
+    if elsewhere():
+        row = streams.driver(app) or {}
+        return bool(row.get("job")) and launcher(app).stop(Launched(job=str(row["job"])))
     _name_holder(app)
     running = lock.holder(lock_path(app))
     if running is not None:
@@ -111,10 +123,3 @@ def _name_holder(app: str) -> None:
     running = lock.holder(lock_path(app))
     if running and running.pid != process.read_json(run_file(app)).get("pid"):
         process.write_json(run_file(app), lock.identity(running))
-
-
-def environment() -> dict[str, str]:
-    """Ours without what belongs to the Airflow task that may have called; settings as this process sees them."""
-    ours = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "_AIRFLOW"))}
-    run = settings()
-    return {**ours, "TALLY_HOME": str(run.home), "TALLY_CATALOG": str(run.catalog), "TALLY_JARS": str(run.jars)}

@@ -10,6 +10,9 @@ from tally.control.store import now_ms
 from tally.supervise import launch, lock
 from tally.supervise.policy import MOST_DELAY_MS, Seen
 
+# A pod waits for a node, and for its image: its first word may take minutes.
+ELSEWHERE_MS = 300_000
+
 
 def look(app: str = launch.APP) -> Seen:
     """The app's driver as it is now; nothing is changed."""
@@ -21,13 +24,18 @@ def look(app: str = launch.APP) -> Seen:
     if row is None:
         return Seen(app=app, wanted=wanted, lives=lives, pid=holder.pid if holder else None)
     wait = int(row["retry_at"]) - now
+    if launch.elsewhere():
+        # Nothing of it can be seen from here but what it writes: a job that was handed over counts as alive until its
+        # silence is too long, and is then ended before another is started.
+        lives = bool(row["job"])
+    starting = lives and not holder and not row["pid"] and now - int(row["launched_at"]) < ELSEWHERE_MS
     return Seen(
         app=app,
         wanted=wanted,
         lives=lives,
         pid=holder.pid if holder else int(row["pid"]) or None,
-        uncounted=not lives and int(row["pid"]) != 0,
-        silent=now - int(row["heartbeat_at"]),
+        uncounted=not lives and (int(row["pid"]) != 0 or bool(row["job"])),
+        silent=0 if starting else now - int(row["heartbeat_at"]),
         age=now - int(row["launched_at"]),
         deaths=int(row["deaths"]),
         # By the wall clock, for it must outlive every process; one that was set back may not hold a stream for ever.

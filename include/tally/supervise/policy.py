@@ -19,7 +19,7 @@ FIRST_DELAY_MS, MOST_DELAY_MS = 2_000, 120_000
 
 DRIVER_FAULTS = DIED, HUNG = "driver died", "driver hung"
 
-Kind = Literal["nothing", "start", "replace"]
+Kind = Literal["nothing", "start", "replace", "tell"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import sqlalchemy as sa
 
 from tally.control import incidents
+from tally.control.outbox import untold
 from tally.control.store import now_ms, store, upsert
 from tally.control.streams import driver
 from tally.control.tables import watchers
@@ -23,6 +24,8 @@ from tally.supervise.policy import Step, decide
 LOOK_SECONDS = 1.0
 # An order may be lost on its way to a run: it is given again for as long as there is need.
 AGAIN_SECONDS = 20.0
+# A receiver that is down is not asked more often than this; the clock's runs ask it too.
+TELL_AGAIN_SECONDS = 120.0
 SIGN_SECONDS = 5.0
 # A watcher that said nothing for so long is taken for dead; the slow clock then says so.
 WATCHER_SILENCE_MS = 30_000
@@ -55,13 +58,21 @@ class Watch:
         if now - self.signed_at >= SIGN_SECONDS:
             sign(self.name, step.saw)
             self.signed_at = now
+            if step.kind == "nothing" and self.news():
+                step = Step(kind="tell", saw="people are to be told of an incident")
         if step.kind == "nothing":
-            self.ordered = ""
+            if self.ordered != "tell":
+                self.ordered = ""
             return None
-        if step.kind == self.ordered and now - self.ordered_at < AGAIN_SECONDS:
+        again = TELL_AGAIN_SECONDS if step.kind == "tell" else AGAIN_SECONDS
+        if step.kind == self.ordered and now - self.ordered_at < again:
             return None
         self.ordered, self.ordered_at = step.kind, now
         return step
+
+    def news(self) -> bool:
+        """Whether there is somebody to tell, and something that not all of them have heard."""
+        return bool(settings().webhook or settings().notifiers) and bool(untold())
 
     def look(self) -> Step:
         """What the driver needs, by this watcher's own clock."""
