@@ -182,6 +182,7 @@ def append(spark: SparkSession, topic: Topic, identity: str, seq: int, ranges: O
     done = progress(topic)
     assert done is not None and done.seq == seq
     record(done)
+    failpoint("ingest.after_record")
     return done
 
 

@@ -10,6 +10,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from tally.catalog.spec import Pipeline
 from tally.control import ledger
+from tally.failpoints import failpoint
 from tally.settings import settings
 from tally.sources import kafka
 from tally.sources.frames import partition_date, streamed
@@ -29,11 +30,13 @@ def start(keeper: Keeper, pipeline: Pipeline, applied: Applied, *, until_caught_
     prepare_table(spark, pipeline, rows)
 
     def apply(batch_rows: DataFrame, batch: int) -> None:
+        failpoint("speed.begin")
         done = commit.write(
             batch_rows, batch, pipeline, generation, lambda ranges: scan.in_order(spark, pipeline, ranges)
         )
         applied(done)
         keeper.after(pipeline, batch)
+        failpoint("speed.end")
 
     writer = (
         rows.writeStream.queryName(pipeline.name)
@@ -57,8 +60,11 @@ def check_sources(pipeline: Pipeline, root: str) -> None:
 
 def prepare_table(spark: SparkSession, pipeline: Pipeline, rows: DataFrame) -> None:
     """Have the speed table with its columns, and the ledger complete, before the first micro-batch."""
+    failpoint("speed.before_table")
     shape = spark.createDataFrame([], rows.schema)
     shape = shape.withColumns({"_batch": F.lit(0).cast("bigint"), "_date": partition_date()})
     commit.make_table(spark, commit.path(pipeline), shape, log.PROPERTIES)
     log.set_properties(spark, commit.path(pipeline), log.PROPERTIES)
+    failpoint("speed.before_repair")
     commit.repair_ledger(pipeline)
+    failpoint("speed.after_repair")
