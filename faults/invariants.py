@@ -66,7 +66,8 @@ def check(sent: Sequence[Sent], seen: Seen) -> Checked:
     lost, doubled = difference(expected, served)
     return Checked(
         pipeline=seen.pipeline, events=len(there) - len(again), lost=lost, doubled=doubled,
-        late=len(walked.late - again),        again=len(again), refused=sum(not one.valid for one in mine), told_lost=len(gone),
+        late=len(walked.late - again), again=len(again), refused=sum(not one.valid for one in mine),
+        told_lost=len(gone),
         broken=[Broken(invariant=name, pipeline=seen.pipeline, what=what) for name, what in broken],
     )  # fmt: skip
 

@@ -99,7 +99,7 @@ class Stack:
         return json.loads(lines[-1]) if lines else {}
 
     def settle(self, span: tuple[str, str], **more: str) -> tuple[int, dict[str, Any]]:
-        """Archive, restate, compare and seal in a process of its own; its exit code and, by pipeline, what came of it."""
+        """Archive, restate, compare and seal in a process of its own; its exit code, and what came of each pipeline."""
         done = subprocess.run(
             [sys.executable, "-m", "faults.settle", *span],
             capture_output=True, text=True, timeout=600, check=False, env={**os.environ, **more},

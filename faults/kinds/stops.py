@@ -1,4 +1,4 @@
-"""SIGSTOP of the driver in the middle of a commit, a takeover by its supervisor, then SIGCONT: a second writer, if any."""
+"""SIGSTOP of the driver in the middle of a commit, a takeover, then SIGCONT: was there a second writer?"""
 
 from __future__ import annotations
 

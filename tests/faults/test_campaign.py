@@ -1,4 +1,4 @@
-"""The campaign's short form, and the checker itself: every planted error is caught, and no clean run raises an alarm."""
+"""The campaign's short form, and its checker: every planted error is caught, and no clean run raises an alarm."""
 
 from __future__ import annotations
 
@@ -64,9 +64,8 @@ def cut(sent: list[Sent], seed: int) -> list[Batch]:
     while reached != ends or len(batches) < 2 or batches[-1].watermark < mark or batches[-1].late_watermark < mark:
         to = {p: min(ends[p], reached[p] + rng.randrange(25)) for p in (0, 1)}
         ranges = {p: (reached[p], to[p]) for p in (0, 1)}
-        batch = Batch(
-            generation=1, batch=len(batches), ranges=ranges, late_watermark=before, watermark=mark, version=len(batches) + 1
-        )  # fmt: skip
+        at = len(batches)
+        batch = Batch(generation=1, batch=at, ranges=ranges, late_watermark=before, watermark=mark, version=at + 1)
         batches.append(batch)
         newest = max((one.time for one in sent if one.valid and batch.holds(one.place)), default=0)
         before, mark, reached = mark, max(mark, newest - truth.LATENESS), Counter(to)
@@ -211,9 +210,10 @@ def from_nowhere(case: Case) -> None:
 
 
 def batch_with_records(case: Case) -> int:
-    return next(
-        i for i, b in enumerate(case.seen.batches[3:], 3) if all(end - start > 3 for start, end in b.ranges.values())
-    )
+    def full(batch: Batch) -> bool:
+        return all(end - start > 3 for start, end in batch.ranges.values())
+
+    return next(at for at, batch in enumerate(case.seen.batches) if at > 2 and full(batch))
 
 
 def moved(by_start: int, by_end: int) -> Callable[[Case], None]:
