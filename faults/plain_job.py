@@ -1,7 +1,7 @@
 """A plain Spark job as its documentation writes one: Kafka, from_json, a watermark, a window, merged into Delta.
 
-plain_job.py BOOTSTRAP TOPIC TABLE CHECKPOINT [append]: with `append`, closed windows go straight into the table.
-It has nothing of Tally's but the jars.
+plain_job.py BOOTSTRAP TOPIC TABLE CHECKPOINT WAY: `merge` upserts each micro-batch, `append` has Delta's own sink take
+closed windows, `append in foreachBatch` appends them by hand. It has nothing of Tally's but the jars.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SCHEMA = "id BIGINT, shop INT, amount DOUBLE, at TIMESTAMP"
 
 
 def main() -> None:
-    bootstrap, topic, table, checkpoint, *ways = sys.argv[1:]
+    bootstrap, topic, table, checkpoint, way = sys.argv[1:]
     run = settings()
     builder = SparkSession.builder.master(run.spark_master).appName("plain")
     for name, value in spark_conf(run, run.stream_memory).items():
@@ -44,11 +44,22 @@ def main() -> None:
         .select(F.col("window.start").alias("start"), F.col("window.end").alias("end"), "shop", "n", "total")
     )
     writer = counted.writeStream.option("checkpointLocation", checkpoint).trigger(processingTime="0.2 seconds")
-    if ways:
+    if way == "merge":
+        query = writer.outputMode("update").foreachBatch(merge(table)).start()
+    elif way == "append":
         query = writer.outputMode("append").format("delta").start(table)
     else:
-        query = writer.outputMode("update").foreachBatch(merge(table)).start()
+        query = writer.outputMode("append").foreachBatch(append(table)).start()
     query.awaitTermination()
+
+
+def append(path: str):  # type: ignore[no-untyped-def]
+    """The documentation's example of foreachBatch: write the batch."""
+
+    def write(rows: DataFrame, batch: int) -> None:
+        rows.write.format("delta").mode("append").save(path)
+
+    return write
 
 
 def merge(path: str):  # type: ignore[no-untyped-def]
