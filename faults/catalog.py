@@ -10,9 +10,10 @@ ONE = ("shop_minutes",)
 DISKS = {"TALLY_LAKE": 96, "TALLY_CHECKPOINTS": 48, "TALLY_CONTROL": 24}
 
 ALL = (
-    Kind(name="kill at failpoints", fault=kills.at_failpoints, seconds=500),
+    Kind(name="kill at failpoints", fault=kills.at_failpoints, seconds=500, pipelines=ONE),
+    Kind(name="kill at trims", fault=kills.at_trims, seconds=240, pipelines=ONE),
     Kind(name="kill at files", fault=kills.at_files, seconds=500, pipelines=ONE),
-    Kind(name="kill at any moment", fault=kills.at_any_moment, seconds=500, pipelines=("meter_minutes",)),
+    Kind(name="kill at any moment", fault=kills.at_any_moment, seconds=500),
     Kind(name="kill the batch", fault=batch.at_failpoints, seconds=500, pipelines=ONE),
     Kind(name="freeze", fault=stops.frozen, seconds=400, pipelines=ONE),
     Kind(name="broker killed", fault=broker.killed, seconds=240),

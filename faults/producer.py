@@ -89,6 +89,7 @@ class Sender(threading.Thread):
         )
 
     def run(self) -> None:
+        self.day_before()
         began = time.monotonic()
         at = 0
         while not self.halt.is_set():
@@ -100,6 +101,12 @@ class Sender(threading.Thread):
             self.reached = self.start_ms + int((due - began) * self.speed * SECOND)
             with self.guard:
                 self.one(self.rng.choice(TOPICS))
+
+    def day_before(self) -> None:
+        """A few events of an earlier day: once sealed, all of that day is old enough to be trimmed."""
+        for number in range(120):
+            body = self.made(self.start_ms - 26 * HOUR + number * 5 * SECOND)
+            self.event(TOPICS[number % 2], number % PARTITIONS, body, kind="good")
 
     def one(self, topic: str) -> None:
         """The next record of a topic: in order, or not."""

@@ -15,15 +15,20 @@ def main() -> int:
     out = os.dup(1)
     os.dup2(2, 1)  # what Spark says goes to stderr; stdout is for the document
     start, end = sys.argv[1:3]
-    from tally.catalog.load import catalogue
-
-    found = {name: settled(name, start, end) for name in sorted(catalogue().pipelines)}
+    found = settled(start, end)
     with os.fdopen(out, "w") as file:
         json.dump(found, file, default=str)
     return 0
 
 
-def settled(name: str, start: str, end: str) -> dict[str, Any]:
+def settled(start: str, end: str) -> dict[str, dict[str, Any]]:
+    """Every pipeline of the catalogue, in this process."""
+    from tally.catalog.load import catalogue
+
+    return {name: one(name, start, end) for name in sorted(catalogue().pipelines)}
+
+
+def one(name: str, start: str, end: str) -> dict[str, Any]:
     """One pipeline's range, stated and reconciled."""
     from tally.batch.report import batch
     from tally.cli.reconcile import reconciled

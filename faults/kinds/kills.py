@@ -11,8 +11,10 @@ from pathlib import Path
 
 import psutil
 
+from faults.producer import HOUR, TOPICS
 from faults.run import Run, quiet
 from faults.stack import Stack, until
+from faults.truth import MINUTE
 from tally.settings import settings
 
 # Steps of the driver in Python, in the order in which a micro-batch passes them; then those beside the micro-batches.
@@ -29,6 +31,8 @@ POINTS = (
 )
 # Run while a driver starts: ordered before it is killed.
 STARTS = ("speed.before_table", "speed.before_repair", "speed.after_repair")
+# Steps of a trim, in the order in which it passes them: each of these kills but the last leaves it to be done again.
+TRIMS = ("speed.before_keeping", "speed.after_keeping", "speed.before_trim", "speed.after_trim")
 # Files that Spark and Delta write by themselves: the driver is killed as soon as a new one is seen.
 FILES = {
     "write-ahead log": ("checkpoints", "*/*/g*/offsets/*"),
@@ -49,7 +53,7 @@ def at_failpoints(run: Run) -> None:
         run.one_writer()
 
 
-def at_point(run: Run, point: str) -> None:
+def at_point(run: Run, point: str, times: int = 0) -> None:
     """Let the driver die at one step, and see it well again; a step that is not reached in time is no kill."""
     victim = run.stack.driver()
     if victim is None:
@@ -59,13 +63,25 @@ def at_point(run: Run, point: str) -> None:
         run.stack.arm(point)
         kill_all(run.stack)
     else:
-        run.stack.arm(f"{point}:{run.rng.randrange(1, 5)}")
+        run.stack.arm(f"{point}:{times or run.rng.randrange(1, 5)}")
     reached = until(lambda: not run.stack.arm_file.exists(), SEEN_SECONDS, 0.02)
     since = time.monotonic()
     if reached:
         run.heals(point, since)
     elif run.stack.disarm():
         run.result.notes.append(f"{point} was not reached in {SEEN_SECONDS:.0f} s")
+
+
+def at_trims(run: Run) -> None:
+    """Seal what there is, and let the driver die as it trims the day that is sealed; then events for that day come."""
+    run.stack.settle(run.span())
+    for point in TRIMS:
+        at_point(run, point, times=1)
+        run.one_writer()
+    for _ in range(20):
+        with run.sender.guard:
+            body = run.sender.made(run.sender.start_ms - 26 * HOUR + run.rng.randrange(5) * MINUTE)
+            run.sender.event(run.rng.choice(TOPICS), 0, body, kind="hours late")
 
 
 def at_files(run: Run) -> None:

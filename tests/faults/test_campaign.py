@@ -10,10 +10,14 @@ from dataclasses import dataclass, replace
 
 import oracle
 import pytest
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
 
 from faults import invariants, truth
 from faults.kinds import kills
+from faults.producer import TOPICS
 from faults.run import Kind, Run, carry_out
+from faults.settle import settled
 from faults.tables import Lost, Seen
 from faults.truth import MINUTE, SECOND, SHAPES, Batch, Sent
 
@@ -337,9 +341,15 @@ def two_kills(run: Run) -> None:
     kills.kill_all(run.stack)
 
 
-def test_two_kills_lose_and_double_nothing() -> None:
+def test_two_kills_lose_and_double_nothing(spark: SparkSession, broker: str) -> None:
     """One pipeline, a kill between commit and ledger, one at any moment, and every invariant at the end."""
-    result = carry_out(Kind(name="two kills", fault=two_kills, pipelines=("shop_minutes",), seconds=60), seed=1)
+    here = {"TALLY_KAFKA": broker}  # the session's broker and Spark: nobody kills these
+    kind = Kind(name="two kills", fault=two_kills, pipelines=("shop_minutes",), settings=here)
+    try:
+        result = carry_out(kind, seed=1, settled=settled)
+    finally:
+        for gone in AdminClient({"bootstrap.servers": broker}).delete_topics(list(TOPICS)).values():
+            gone.exception(15)
     assert result.all_broken == []
     assert [heal.point for heal in result.heals] == ["speed.after_commit"]
     totals = result.totals()
