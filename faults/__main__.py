@@ -22,13 +22,17 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help="how long each fault goes on, instead of its own time")
     parser.add_argument("--json", type=Path, help="write the results to this file too")
     given = parser.parse_args()
-    results = []
-    for name in given.only or KINDS:
-        print(f"{name}: seed {given.seed} (python -m faults --seed {given.seed} --only '{name}')", flush=True)
-        results.append(carry_out(KINDS[name], given.seed, given.seconds))
-        print(report.table(results[-1:]), flush=True)
-        if given.json:
-            report.write(results, given.json)
+    results: list[report.Result] = []
+    try:
+        for name in given.only or KINDS:
+            print(f"{name}: seed {given.seed} (python -m faults --seed {given.seed} --only '{name}')", flush=True)
+            results.append(carry_out(KINDS[name], given.seed, given.seconds))
+            print(report.table(results[-1:]), flush=True)
+            if given.json:
+                report.write(results, given.json)
+    except KeyboardInterrupt:
+        print("interrupted; all that ran is stopped", file=sys.stderr)
+        return 130
     print(report.table(results))
     return 1 if any(result.all_broken for result in results) else 0
 

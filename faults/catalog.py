@@ -11,7 +11,9 @@ DISKS = {"TALLY_LAKE": 96, "TALLY_CHECKPOINTS": 48, "TALLY_CONTROL": 24}
 
 ALL = (
     Kind(name="kill at failpoints", fault=kills.at_failpoints, seconds=500, pipelines=ONE),
-    Kind(name="kill at trims", fault=kills.at_trims, seconds=240, pipelines=ONE),
+    Kind(
+        name="kill at trims", fault=kills.at_trims, seconds=240, pipelines=ONE, disorder=Disorder(day_before=True)
+    ),
     Kind(name="kill at files", fault=kills.at_files, seconds=500, pipelines=ONE),
     Kind(name="kill at any moment", fault=kills.at_any_moment, seconds=500),
     Kind(name="kill the batch", fault=batch.at_failpoints, seconds=500, pipelines=ONE),

@@ -31,6 +31,7 @@ class Disorder:
     hours_late: float = 0.005
     again: float = 0.03
     bad: float = 0.01
+    day_before: bool = False  # begin with some events of an earlier day
 
 
 def poison(at: int, rng: random.Random) -> tuple[bytes | None, str]:
@@ -89,7 +90,8 @@ class Sender(threading.Thread):
         )
 
     def run(self) -> None:
-        self.day_before()
+        if self.disorder.day_before:
+            self.day_before()
         began = time.monotonic()
         at = 0
         while not self.halt.is_set():
