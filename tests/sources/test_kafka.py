@@ -54,6 +54,18 @@ def test_what_retention_ate_is_told_with_its_range(admin: AdminClient, broker: s
     kafka.check_retained("lost", {1: 5}, {1: 5}, "demand")
 
 
+def test_every_partition_of_which_retention_ate_is_told(admin: AdminClient, broker: str) -> None:
+    create(admin, broker, 7)
+    producer = Producer({"bootstrap.servers": broker})
+    for at in range(4):
+        producer.produce("lost", str(at).encode(), partition=0)
+    assert producer.flush(15) == 0
+    for future in admin.delete_records([TopicPartition("lost", 0, 3), TopicPartition("lost", 1, 5)]).values():
+        future.result(15)
+    with pytest.raises(DataLost, match=r"partition 0, offsets \[1, 3\); topic lost, partition 1, offsets \[2, 5\)"):
+        kafka.check_retained("lost", {0: 1, 1: 2}, {0: 1, 1: 2}, "demand")
+
+
 def test_a_recreated_topic_is_another_one_even_where_it_is_longer(admin: AdminClient, broker: str) -> None:
     create(admin, broker, 3)
     first = kafka.check_identity("lost")

@@ -95,6 +95,7 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
         found = scope(spark, pipeline, merge(ranges, most=MOST_RANGES), versions)
         stale = still_stale(spark, pipeline, before, commits, found.ranges) if before and only else []
         prepare_table(spark, pipeline)
+        failpoint("restate.before_unseal")
         seals.unseal(pipeline.name, pipeline.version, found.ranges)
         failpoint("restate.before_commit")
         seen = {name: commit.seq for name, commit in commits.items()}

@@ -12,6 +12,7 @@ from tally import lake
 from tally.catalog.duration import from_millis, iso
 from tally.catalog.spec import Pipeline
 from tally.engine import jvm_pid
+from tally.failpoints import failpoint
 from tally.finite import finite
 from tally.reconcile import explain
 from tally.reconcile.cut import Cut
@@ -134,4 +135,6 @@ def write_audit(rows: DataFrame, cut: Cut, cells: explain.Cells, number: int) ->
     )
     with lock.table("audit", pipeline.name, jvm=jvm_pid(rows.sparkSession)):
         said = lake.words("audit", reconciliation=number)
+        failpoint("reconcile.before_audit")
         table.coalesce(1).write.format("delta").mode("append").option("userMetadata", said).save(where)
+        failpoint("reconcile.after_audit")

@@ -8,6 +8,7 @@ from typing import Any
 from tally.catalog.duration import from_millis, iso
 from tally.control import incidents, runs, seals
 from tally.errors import TallyError
+from tally.failpoints import failpoint
 from tally.reconcile import docs
 from tally.reconcile.causes import JOINED, MEANING, UNEXPLAINED
 from tally.reconcile.docs import Check, Table
@@ -111,6 +112,7 @@ def judge(number: int) -> Judgement:
         "holds_all": any(check.says not in of_slots for check, _ in checked.failed),
         "held_slots": bad_slots(evidence),
     }
+    failpoint("judge.before_verdict")
     runs.judge_reconciliation(number, verdict, str(checked.index), judged)
     judgement = Judgement(
         reconciliation=number, pipeline=pipeline, verdict=verdict, failed=failed,

@@ -51,6 +51,7 @@ def seal(number: int) -> Sealed:
         changed = [state for state in states if state != known.get(state.slot_start)]
         failpoint("seal.before_write")
         seals.write(changed)
+        failpoint("seal.after_write")
     sealed = [state for state in states if state.state == "sealed"]
     return Sealed(
         reconciliation=number,

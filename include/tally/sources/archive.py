@@ -21,7 +21,7 @@ from tally.engine import jvm_pid
 from tally.errors import AnswerIsNo
 from tally.failpoints import failpoint
 from tally.settings import settings
-from tally.sources import kafka
+from tally.sources import kafka, unarchived
 from tally.sources.client import spark_options
 from tally.sources.decode import decode
 from tally.sources.frames import FETCH, partition_date
@@ -95,6 +95,8 @@ def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
         done: list[Ingest] = []
         ends = kafka.end_offsets(topic.name)  # later records are the next run's: a live topic never ends
         last = progress(topic)
+        if last is None:
+            unarchived.tell(topic, kafka.begin_offsets(topic.name))
         repair(topic)
         while True:
             plan = next_range(topic, last, ends)
@@ -182,6 +184,7 @@ def append(spark: SparkSession, topic: Topic, identity: str, seq: int, ranges: O
     done = progress(topic)
     assert done is not None and done.seq == seq
     record(done)
+    failpoint("ingest.after_record")
     return done
 
 

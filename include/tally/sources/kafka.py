@@ -105,17 +105,20 @@ def archived_identity(topic: str) -> str | None:
 
 
 def check_retained(topic: str, needed: dict[int, int], reached: dict[int, int], who: str | None) -> None:
-    """Raise with topic, partition and range where records from `needed` on are gone, or none ever up to `reached`."""
+    """Raise with topic, partitions and ranges where records from `needed` on are gone, or none ever up to `reached`."""
     begin, end = begin_offsets(topic), end_offsets(topic)
-    for partition, offset in sorted(needed.items()):
-        if begin.get(partition, 0) > offset:
-            raise DataLost(
-                f"records are gone: topic {topic}, partition {partition}, offsets [{offset}, {begin[partition]}) "
-                "were eaten by retention before they were read",
-                pipeline=who,
-                field=topic,
-                cure="lengthen the topic's retention; then rebuild from what is retained",
-            )
+    gone = [
+        f"topic {topic}, partition {partition}, offsets [{offset}, {begin[partition]})"
+        for partition, offset in sorted(needed.items())
+        if begin.get(partition, 0) > offset
+    ]
+    if gone:
+        raise DataLost(
+            f"records are gone: {'; '.join(gone)} were eaten by retention before they were read",
+            pipeline=who,
+            field=topic,
+            cure="lengthen the topic's retention; then rebuild from what is retained",
+        )
     for partition, offset in sorted(reached.items()):
         if offset > end.get(partition, 0):
             raise DataLost(

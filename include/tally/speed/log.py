@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from tally import lake
+from tally.failpoints import failpoint
 
 KEPT_MS = 3_600_000
 PROPERTIES = {
@@ -54,8 +55,10 @@ def commit_info(text: str) -> dict[str, Any]:
 def shorten(path: str) -> None:
     """Write the log's checkpoint, and drop the entries before it that are older than the table keeps them."""
     table = DeltaTable(path)
+    failpoint("speed.before_shorten")
     table.create_checkpoint()
     table.cleanup_metadata()
+    failpoint("speed.after_shorten")
 
 
 def set_properties(spark: SparkSession, path: str, wanted: dict[str, str]) -> None:

@@ -77,6 +77,7 @@ def write(spark: SparkSession, pipeline: Pipeline, kept: list[MicroBatch], told:
     failpoint("speed.before_keeping")
     words = lake.words("ledger", **asdict(told))
     frame.write.format("delta").mode("append").option("userMetadata", words).save(path(pipeline))
+    failpoint("speed.after_keeping")
 
 
 def entries(pipeline: Pipeline) -> list[MicroBatch]:

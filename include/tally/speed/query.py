@@ -10,6 +10,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from tally.catalog.spec import Pipeline
 from tally.control import leases, ledger
+from tally.failpoints import failpoint
 from tally.settings import settings
 from tally.sources import kafka
 from tally.sources.frames import partition_date, streamed
@@ -31,11 +32,13 @@ def start(
     prepare_table(spark, pipeline, rows, lease)
 
     def apply(batch_rows: DataFrame, batch: int) -> None:
+        failpoint("speed.begin")
         done = commit.write(
             batch_rows, batch, pipeline, generation, lease, lambda ranges: scan.in_order(spark, pipeline, ranges)
         )
         applied(done)
         keeper.after(pipeline, batch, lease)
+        failpoint("speed.end")
 
     writer = (
         rows.writeStream.queryName(pipeline.name)
@@ -63,9 +66,12 @@ def prepare_table(spark: SparkSession, pipeline: Pipeline, rows: DataFrame, leas
     Where the last writer is silent and not known to be gone, the table's properties are changed first: Delta then
     refuses what that one may be about to commit.
     """
+    failpoint("speed.before_table")
     shape = spark.createDataFrame([], rows.schema)
     shape = shape.withColumns({"_batch": F.lit(0).cast("bigint"), "_date": partition_date()})
     commit.make_table(spark, commit.path(pipeline), shape, log.PROPERTIES)
     fence = {} if lease.sure else {"tally.epoch": str(lease.epoch)}
     log.set_properties(spark, commit.path(pipeline), log.PROPERTIES | fence)
+    failpoint("speed.before_repair")
     commit.repair_ledger(pipeline)
+    failpoint("speed.after_repair")

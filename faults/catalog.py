@@ -1,0 +1,33 @@
+"""Every fault of the campaign, by name, in the order in which they are run."""
+
+from __future__ import annotations
+
+from faults.kinds import batch, broker, clock, disk, kills, records, retention, stops
+from faults.producer import Disorder
+from faults.run import Kind
+
+ONE = ("shop_minutes",)
+DISKS = {"TALLY_LAKE": 96, "TALLY_CHECKPOINTS": 48, "TALLY_CONTROL": 24}
+
+ALL = (
+    Kind(name="kill at failpoints", fault=kills.at_failpoints, seconds=500, pipelines=ONE),
+    Kind(
+        name="kill at trims", fault=kills.at_trims, seconds=240, pipelines=ONE, disorder=Disorder(day_before=True)
+    ),
+    Kind(name="kill at files", fault=kills.at_files, seconds=500, pipelines=ONE),
+    Kind(name="kill at any moment", fault=kills.at_any_moment, seconds=500),
+    Kind(name="kill the batch", fault=batch.at_failpoints, seconds=500, pipelines=ONE),
+    Kind(name="freeze", fault=stops.frozen, seconds=400, pipelines=ONE),
+    Kind(name="broker killed", fault=broker.killed, seconds=240),
+    Kind(name="broker away", fault=broker.away_for_long, seconds=300),
+    Kind(name="disk full", fault=disk.full, seconds=400, pipelines=ONE, mounts=DISKS),
+    Kind(name="poison", fault=records.poisoned, seconds=180, rate=40),
+    Kind(
+        name="disorder", fault=records.disorderly, seconds=180, rate=80,
+        disorder=Disorder(late=0.2, hours_late=0.1, again=0.2, bad=0.05),
+    ),
+    Kind(name="backfills at once", fault=batch.at_once, seconds=500, pipelines=("shop_minutes", "shop_spans")),
+    Kind(name="retention", fault=retention.eaten, seconds=120, pipelines=ONE),
+    Kind(name="clock", fault=clock.off, seconds=300, pipelines=ONE),
+)  # fmt: skip
+KINDS = {kind.name: kind for kind in ALL}

@@ -1,0 +1,1 @@
+"""The faults, by name; each module holds some of one kind."""
