@@ -73,7 +73,7 @@ def world(cluster: tuple[str, Path], broker: str, tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("TALLY_LAUNCHER", "standalone")
     monkeypatch.setenv("TALLY_SPARK_MASTER", cluster[0])
     monkeypatch.setenv("TALLY_SPARK_CONF", "spark.cores.max=2 spark.executor.memory=512m")
-    monkeypatch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", "150")
+    monkeypatch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", "40")
     made.produce([*worlds.story(11, 220, made.prefix), *worlds.flush(made.prefix)])
     return made
 
@@ -102,6 +102,7 @@ def test_both_layers_run_on_executors_and_reconcile(world: World, cluster: tuple
     tally("batch", NAME, "--from", start, "--to", end)
     assert world.table("batch", NAME) == oracle.batch_rows(shape, truth)
     found = tally("reconcile", NAME, "--from", start, "--to", end)
-    assert found["verdict"] == "reconciled" and found["unexplained"] == 0 and found["events"].get("late", 0) > 0
+    assert found["verdict"] == "reconciled" and found["unexplained"] == 0
+    assert found["events"].get("late", 0) > 0, "a story without late events proves little"
     ran = [file for file in cluster[1].glob("app-*/*/stderr") if file.stat().st_size]
     assert len({file.parts[-3] for file in ran}) == 3, "three applications, each on an executor of the worker"
