@@ -26,6 +26,7 @@ from tally.settings import settings
 from tally.sources import kafka
 from tally.sources.frames import observation
 from tally.speed import query as queries
+from tally.speed.cause import cause
 from tally.speed.keeper import Keeper
 from tally.supervise import launch, lock
 
@@ -299,8 +300,6 @@ def as_refusal(error: BaseException, pipeline: Pipeline) -> TallyError:
     whole = settings().home / "logs" / f"stream-{pipeline.name}-error.log"
     whole.parent.mkdir(parents=True, exist_ok=True)
     whole.write_text(f"{iso(datetime.now(UTC))} {''.join(traceback.format_exception(error))}")
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = next((line for line in lines if line.startswith("[")), lines[0] if lines else type(error).__name__)
-    return AnswerIsNo(
-        told[:500], pipeline=pipeline.name, cure=f"all of it is in {whole}; the stream goes on where it stopped"
-    )
+    told, cure = cause(str(error))
+    more = f"all of it is in {whole}; the stream goes on where it stopped"
+    return AnswerIsNo(told or type(error).__name__, pipeline=pipeline.name, cure=f"{cure}; {more}" if cure else more)
