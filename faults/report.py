@@ -58,7 +58,7 @@ def row(result: Result) -> tuple[str, ...]:
     totals, took = result.totals(), [heal.seconds for heal in result.heals]
     times = [f"{value:.1f}" for value in (percentile(took, 0.5), percentile(took, 0.95), max(took, default=0.0))]
     return (
-        result.fault, str(result.runs), str(len({heal.point.split(":")[0] for heal in result.heals})), str(len(took)),
+        result.fault, str(result.runs), str(len({heal.point for heal in result.heals})), str(len(took)),
         f"{totals['events']:,}", str(totals["lost"]), str(totals["doubled"]),
         ", ".join(sorted({heal.by for heal in result.heals})) or "-", *(times if took else ["-"] * 3),
         "broken" if result.all_broken else "ok",

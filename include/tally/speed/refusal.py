@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 
 from tally.catalog.duration import iso
 from tally.catalog.spec import Pipeline
-from tally.errors import StreamFailed, TallyError
+from tally.errors import AnswerIsNo, StreamFailed, TallyError
 from tally.settings import settings
 from tally.speed import checkpoint
 from tally.speed import query as queries
+from tally.speed.cause import cause
 
 
 def told(error: TallyError, pipeline: Pipeline) -> str:
@@ -23,8 +24,8 @@ def diagnosed(error: BaseException, pipeline: Pipeline) -> TallyError:
     root = checkpoint.root(pipeline.name, pipeline.version, checkpoint.generation(pipeline.name, pipeline.version))
     try:
         queries.check_sources(pipeline, root)
-    except TallyError as cause:
-        return cause
+    except TallyError as found:
+        return found
     return as_refusal(error, pipeline)
 
 
@@ -35,8 +36,8 @@ def as_refusal(error: BaseException, pipeline: Pipeline) -> TallyError:
     whole = settings().home / "logs" / f"stream-{pipeline.name}-error.log"
     whole.parent.mkdir(parents=True, exist_ok=True)
     whole.write_text(f"{iso(datetime.now(UTC))} {''.join(traceback.format_exception(error))}")
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = next((line for line in lines if line.startswith("[")), lines[0] if lines else type(error).__name__)
-    return StreamFailed(
-        told[:500], pipeline=pipeline.name, cure=f"all of it is in {whole}; the stream goes on where it stopped"
-    )
+    words, cure = cause(str(error))
+    if cure:  # one of ours, raised below Spark
+        return AnswerIsNo(words, pipeline=pipeline.name, cure=f"{cure}; all of it is in {whole}")
+    more = f"all of it is in {whole}; the stream goes on where it stopped"
+    return StreamFailed(words or type(error).__name__, pipeline=pipeline.name, cure=more)
