@@ -181,7 +181,7 @@ def as_reconciled(
     }
     due = Counter(
         "skipped" if one.place in skipped
-        else "aggregated" if one.place in walked.accepted and not fully_late(one, walked, seen)
+        else "aggregated" if one.place in walked.accepted
         else "duplicate" if one.place in again or one.place not in walked.late
         else "late"
         for one in there
@@ -189,11 +189,6 @@ def as_reconciled(
     said = {name: n for name, n in counts.items() if n}
     if said != dict(due):
         yield "I2", f"the reconciliation counts {said}, sent were {dict(due)}"
-
-
-def fully_late(one: Sent, walked: truth.Walked, seen: Seen) -> bool:
-    """A plain event counts as late only if its last window was over; a walk puts it into `late` for any."""
-    return one.place in walked.late and one.place not in walked.accepted
 
 
 def differing(expected: Rows, got: Rows, where: str) -> Iterable[str]:

@@ -94,10 +94,13 @@ def places(layer: str, topic: str, *more: str) -> list[dict[str, Any]]:
 
 
 def batches(name: str) -> list[Batch]:
-    """Every Delta commit of the speed table that says it is a micro-batch, in the order of its versions."""
+    """Every Delta commit of the speed table that says it is a micro-batch, in the order of its versions.
+
+    Its log is short, and shorter where the clock jumps: what has left it was copied to the table of the ledger before.
+    """
     from tally import lake
     from tally.catalog.load import catalogue
-    from tally.speed import commit
+    from tally.speed import commit, past
 
     topic = SHAPES[name].topic
     found = []
@@ -108,4 +111,10 @@ def batches(name: str) -> list[Batch]:
             marks = {"late_watermark": words["late_watermark"], "watermark": words["watermark"]}
             place = {"generation": words["generation"], "batch": words["batch"], "version": entry.version}
             found.append(Batch(ranges=ranges, **place, **marks))
+    known = {(batch.generation, batch.batch) for batch in found}
+    for kept in past.entries(catalogue().pipeline(name)):
+        if (kept.generation, kept.batch) not in known:
+            marks = {"late_watermark": kept.late_watermark, "watermark": kept.watermark}
+            place = {"generation": kept.generation, "batch": kept.batch, "version": kept.delta_version}
+            found.append(Batch(ranges=kept.ranges.get(topic, {}), **place, **marks))
     return sorted(found, key=lambda batch: batch.version)

@@ -34,6 +34,7 @@ POINTS = (
 
 def at_failpoints(run: Run) -> None:
     """Each step in turn; the next run, as Airflow's retry would be, must go on from there."""
+    died: list[str] = []
     for point in endless(list(POINTS), run.rng):
         if run.left() < 75:
             break
@@ -42,12 +43,13 @@ def at_failpoints(run: Run) -> None:
         if code != -signal.SIGKILL:
             run.result.notes.append(f"{point} was not passed" if run.stack.disarm() else f"{point}: exit {code}")
             continue
-        run.result.heals.append(Heal(point=point, seconds=0.0, by="the next run"))
+        died.append(point)
     since = time.monotonic()
     code, found = run.stack.settle(run.span())
     if code or any("refused" in one for one in found.values()):
         run.broken("I5", f"the run after the kills ended with {code}: {found}")
-    run.result.notes.append(f"the run after the last kill took {time.monotonic() - since:.1f} s")
+    took = round(time.monotonic() - since, 1)
+    run.result.heals += [Heal(point=point, seconds=took, by="the next run") for point in died]
 
 
 def at_once(run: Run) -> None:
