@@ -75,7 +75,7 @@ def begin_offsets(topic: str, patience: float = PATIENCE) -> dict[int, int]:
     return offsets(topic, newest=False, patience=patience)
 
 
-def check_identity(topic: str, patience: float = PATIENCE) -> str:
+def check_identity(topic: str, patience: float = PATIENCE, *, remember: bool = True) -> str:
     """The topic's id, remembered at first sight; a topic that was recreated since is refused."""
     identity, _ = describe(topic, patience)
     told = runs.topic_id(topic)
@@ -85,9 +85,10 @@ def check_identity(topic: str, patience: float = PATIENCE) -> str:
             f"topic {topic} is not the one that was read before (id {known}, now {identity}): it was recreated, "
             "and its offsets mean other records",
             field=topic,
-            cure="give the topic a new name, or start with a new TALLY_HOME",
+            cure="give the topic a new name, or start with a new TALLY_HOME; "
+            "tally rebuild takes the new topic where no batch archived the old one",
         )
-    if told is None:
+    if told is None and remember:
         runs.remember_topic(topic, identity)
     return identity
 
@@ -98,9 +99,19 @@ def archived_identity(topic: str) -> str | None:
     return str(newest.words["topic_id"]) if newest else None
 
 
-def check_retained(topic: str, needed: dict[int, int], reached: dict[int, int], who: str | None) -> None:
+def check_retained(
+    topic: str, needed: dict[int, int], reached: dict[int, int], who: str | None, patience: float = PATIENCE
+) -> None:
     """Raise with topic, partition and range where records from `needed` on are gone, or none ever up to `reached`."""
-    begin, end = begin_offsets(topic), end_offsets(topic)
+    begin, end = begin_offsets(topic, patience), end_offsets(topic, patience)
+    gone = sorted(needed.keys() - end.keys())
+    if gone:
+        raise DataLost(
+            f"partitions are gone: topic {topic} has {len(end)} partitions, and partition {gone[0]} was read before",
+            pipeline=who,
+            field=topic,
+            cure="give the topic a new name, or start with a new TALLY_HOME",
+        )
     for partition, offset in sorted(needed.items()):
         if begin.get(partition, 0) > offset:
             raise DataLost(
@@ -108,7 +119,8 @@ def check_retained(topic: str, needed: dict[int, int], reached: dict[int, int], 
                 "were eaten by retention before they were read",
                 pipeline=who,
                 field=topic,
-                cure="lengthen the topic's retention; then rebuild from what is retained",
+                cure="lengthen the topic's retention; then "
+                + (f"tally rebuild {who}" if who else "see docs/runbook.md"),
             )
     for partition, offset in sorted(reached.items()):
         if offset > end.get(partition, 0):

@@ -26,6 +26,7 @@ from tally.settings import settings
 from tally.sources import kafka
 from tally.sources.frames import observation
 from tally.speed import query as queries
+from tally.speed import state
 from tally.speed.keeper import Keeper
 from tally.supervise import launch, lock
 
@@ -299,6 +300,8 @@ def as_refusal(error: BaseException, pipeline: Pipeline) -> TallyError:
     whole = settings().home / "logs" / f"stream-{pipeline.name}-error.log"
     whole.parent.mkdir(parents=True, exist_ok=True)
     whole.write_text(f"{iso(datetime.now(UTC))} {''.join(traceback.format_exception(error))}")
+    if refusal := state.refusal(error, pipeline):
+        return refusal
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = next((line for line in lines if line.startswith("[")), lines[0] if lines else type(error).__name__)
     return AnswerIsNo(
