@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import CommitProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tally import lake
 
@@ -36,3 +37,41 @@ def test_what_others_changed_since_a_commit_stands_until_the_next_of_its_kind(
     table: str, version: int, standing: int
 ) -> None:
     assert lake.standing(table, "micro-batch", version) == standing
+
+
+def entry(table: str, version: int) -> Path:
+    return Path(table) / "_delta_log" / f"{version:020d}.json"
+
+
+def test_a_log_as_it_lies_there_is_told_newest_first(table: str) -> None:
+    log = lake.log(table)
+    assert (log.version, log.harmed, log.wrong) == (6, None, "")
+    assert [commit.words.get("batch") for commit in log.commits] == [6, None, None, 3, 2, None, 0]
+    told = log.newest("fold")
+    assert told is not None and told.version == 2 and log.at(2) == told and log.at(9) is None
+    assert lake.log(f"{table}-none") == lake.Log(version=-1)
+
+
+@pytest.mark.parametrize(
+    ("version", "act", "says"),
+    [
+        (6, lambda file: file.write_bytes(b""), "entry 6 of its log is empty"),
+        (6, lambda file: file.write_bytes(b'{"add":{"path"'), "entry 6 of its log is garbled"),
+        (6, lambda file: file.write_bytes(b"\xff\x00"), "entry 6 of its log is garbled"),
+        (1, lambda file: file.unlink(), "entry 1 of its log is missing"),
+    ],
+)
+def test_a_harmed_entry_is_named(table: str, version: int, act: Callable[[Path], None], says: str) -> None:
+    act(entry(table, version))
+    log = lake.log(table)
+    assert (log.harmed, log.wrong, log.version) == (version, says, 6)
+
+
+def test_what_a_checkpoint_stands_for_need_not_be_there(table: str) -> None:
+    DeltaTable(table).create_checkpoint()
+    commit(table, None)
+    for version in (0, 1):
+        entry(table, version).unlink()
+    assert (lake.log(table).wrong, lake.log(table).version) == ("", 7)
+    entry(table, 7).write_bytes(b"")
+    assert lake.log(table).harmed == 7

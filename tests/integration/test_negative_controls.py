@@ -17,8 +17,9 @@ from world import World
 
 from tally.catalog.duration import from_millis, iso
 from tally.control import incidents, seals
+from tally.errors import AnswerIsNo
 from tally.reconcile.judge import STREAM_FAULTS
-from tally.speed import checkpoint
+from tally.speed import agree, checkpoint
 
 NAME = "tumbling_u"
 Place = tuple[int, int, int]
@@ -166,6 +167,9 @@ def test_offsets_that_the_stream_skipped_or_applied_twice_are_named_and_counted(
     made.produce(records[:50])
     made.stream()
     ends = shifted(made, name, by)
+    with pytest.raises(AnswerIsNo, match="another history"):
+        agree.ensure(made.pipeline(name))
+    monkeypatch.setattr(agree, "ensure", agree.look)  # so that a stream goes on which would refuse to
     made.produce(records[50:] + worlds.flush(made.prefix))
     made.stream()
     made.batch(name)

@@ -54,6 +54,8 @@ VERBS: dict[str, Verb] = {
     "read": Verb("read:read", "Read a pipeline's rows: sealed ones from the batch, the others from the stream."),
     "status": Verb("status:status", "Say how each pipeline is, and why."),
     "incidents": Verb("incidents:incidents", "List what went wrong and is not over; exit code 1 while there is any."),
+    "doctor": Verb("doctor:doctor", "Look at everything that one stream needs, and say what is wrong and its cure."),
+    "rebuild": Verb("rebuild:rebuild", "Begin a stream anew from the offsets that Kafka still holds."),
     "demo": Verb("demo:demo", "Show everything at work on one live screen; Ctrl-C stops it all."),
 }
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tally.control.store import store, upsert
+from tally.control.store import now_ms, store, upsert
 from tally.control.tables import ledger
+
+if TYPE_CHECKING:
+    from tally import lake
 
 Ranges = dict[str, dict[int, tuple[int, int]]]
 
@@ -73,6 +77,19 @@ def newest(pipeline: str, version: str) -> MicroBatch | None:
     return next(iter(found(query)), None)
 
 
+def last_where(newest: MicroBatch, holds: Callable[[MicroBatch], bool]) -> MicroBatch | None:
+    """The last micro-batch of a generation of which something holds that holds of all before it, and of none after."""
+    numbers = range(newest.batch + 1)
+
+    def entry(number: int) -> MicroBatch:
+        found = at_or_after(newest.pipeline, newest.version, newest.generation, number)
+        assert found is not None, "the newest one is there"
+        return found
+
+    place = bisect_left(numbers, True, key=lambda number: not holds(entry(number)))
+    return entry(numbers[place - 1]) if place else None
+
+
 def applied(pipeline: str, version: str) -> tuple[int, int]:
     """How many micro-batches there are, and the rows that they wrote."""
     query = sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(ledger.c.rows), 0)).where(
@@ -104,3 +121,20 @@ def found(query: Any) -> list[MicroBatch]:
 def from_row(row: Any) -> MicroBatch:
     ranges = {t: {int(p): (int(a), int(b)) for p, (a, b) in parts.items()} for t, parts in row["ranges"].items()}
     return MicroBatch(**{**row, "ranges": ranges})
+
+
+def from_commit(commit: lake.Commit) -> MicroBatch:
+    """The entry that a micro-batch's own Delta commit tells."""
+    words = commit.words
+    return MicroBatch(
+        pipeline=words["pipeline"],
+        version=words["version"],
+        generation=words["generation"],
+        batch=words["batch"],
+        ranges={t: {int(p): (r[0], r[1]) for p, r in parts.items()} for t, parts in words["ranges"].items()},
+        late_watermark=words["late_watermark"],
+        watermark=words["watermark"],
+        rows=int(commit.metrics.get("numOutputRows") or 0),
+        delta_version=commit.version,
+        committed_at=commit.timestamp or now_ms(),
+    )

@@ -21,7 +21,7 @@ from tally.failpoints import failpoint
 from tally.reconcile import explain, replay, trimmed
 from tally.reconcile.conserve import conservation
 from tally.reconcile.cut import Cut, closed, due, find, reaching_back
-from tally.reconcile.differences import count_rows, side_by_side, write_audit
+from tally.reconcile.differences import count_rows, side_by_side, vouched, write_audit
 from tally.reconcile.digest import Digest, digests
 from tally.reconcile.fate import late_rule
 from tally.reconcile.filtered import filters
@@ -138,7 +138,8 @@ def explain_all(
             found.events, found.explained, cells = gathered.events, gathered.by_slot, gathered.cells
             narrowed["replayed"] = replay.replayed(cut, affected, differing)
             narrowed["restated"] = replay.restated(cut, affected, differing)
-            rows = side_by_side(narrowed, cut.pipeline).cache()
+            rows = side_by_side(narrowed, cut.pipeline)
+            rows = vouched(rows, trimmed.unproven(spark, cut, slots, cells)).cache()
             count_rows(rows, cut, cells, found)
             write_audit(rows, cut, cells, number)
             rows.unpersist()

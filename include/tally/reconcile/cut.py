@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tally import lake
@@ -11,7 +10,7 @@ from tally.batch import restate
 from tally.catalog.duration import millis, parse_duration
 from tally.catalog.ranges import Range, ceil, merge, without
 from tally.catalog.spec import Pipeline
-from tally.control import ledger, seals
+from tally.control import ledger, seals, streams
 from tally.control.ledger import MicroBatch
 from tally.control.store import now_ms
 from tally.errors import AnswerIsNo
@@ -75,7 +74,14 @@ def find(pipeline: Pipeline, late_rule: str, filters: bool) -> Cut:
         raise AnswerIsNo(
             "the stream has committed nothing yet", pipeline=pipeline.name, cure=f"tally stream {pipeline.name}"
         )
-    last = last_where(pipeline, newest, lambda batch: archived(batch, stated))
+    begun = streams.stream(pipeline.name) or {}
+    if begun.get("version") == pipeline.version and int(begun.get("generation", 0)) > newest.generation:
+        raise AnswerIsNo(
+            f"the stream is being rebuilt: generation {begun['generation']} has committed nothing yet",
+            pipeline=pipeline.name,
+            cure=f"once it has, tally reconcile {pipeline.name}",
+        )
+    last = ledger.last_where(newest, lambda batch: archived(batch, stated))
     if last is None:
         raise AnswerIsNo(
             "the stream is ahead of what the batch has archived",
@@ -96,19 +102,6 @@ def find(pipeline: Pipeline, late_rule: str, filters: bool) -> Cut:
     )
 
 
-def last_where(pipeline: Pipeline, newest: MicroBatch, holds: Callable[[MicroBatch], bool]) -> MicroBatch | None:
-    """The last micro-batch of a generation of which something holds that holds of all before it, and of none after."""
-    numbers = range(newest.batch + 1)
-
-    def entry(number: int) -> MicroBatch:
-        found = ledger.at_or_after(pipeline.name, pipeline.version, newest.generation, number)
-        assert found is not None, "the newest one is there"
-        return found
-
-    place = bisect_left(numbers, True, key=lambda number: not holds(entry(number)))
-    return entry(numbers[place - 1]) if place else None
-
-
 def reaching_back(cut: Cut, offsets: Offsets) -> Cut:
     """The cut with every micro-batch that can have held these offsets or later ones, by topic and partition."""
 
@@ -120,7 +113,7 @@ def reaching_back(cut: Cut, offsets: Offsets) -> Cut:
         )
 
     pipeline = cut.pipeline
-    first = last_where(pipeline, cut.last, before_all)
+    first = ledger.last_where(cut.last, before_all)
     number = max(0, (first.batch if first else 0) - MARGIN)
     batches = ledger.read(pipeline.name, pipeline.version, cut.last.generation, number, cut.last.batch)
     return replace(cut, batches=batches)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row
@@ -54,6 +55,13 @@ def side_by_side(sides: dict[str, DataFrame], pipeline: Pipeline) -> DataFrame:
             same("replayed", "stream", kinds, exact=False) & same("restated", "batch", kinds, exact=False)
         ).alias("_explained"),
     ).where("batch IS NOT NULL OR stream IS NOT NULL")  # fmt: skip
+
+
+def vouched(rows: DataFrame, unproven: Collection[int]) -> DataFrame:
+    """The rows with those of unproven slots unexplained: neither the stream nor an earlier seal speaks for them."""
+    if not unproven:
+        return rows
+    return rows.withColumn("_explained", F.col("_explained") & ~F.col("_slot").isin(sorted(unproven)))
 
 
 def same(left: str, right: str, kinds: dict[str, DataType], *, exact: bool) -> Column:

@@ -1,4 +1,4 @@
-"""What stands in for the stream where its rows were trimmed, long after their seal, and the window is compared again.
+"""What stands in for the stream where its rows are gone, long after their seal, and the window is compared again.
 
 The archive, read up to the ingests that the seal knew, must still give the digest that was sealed. Then the rows that
 the replay says the stream put out stand in for the trimmed ones. Otherwise nothing does, and the window is held.
@@ -6,18 +6,20 @@ the replay says the stream put out stand in for the trimmed ones. Otherwise noth
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import date, timedelta
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from tally.batch.events import Until
 from tally.batch.scope import scope
+from tally.catalog.duration import millis
 from tally.catalog.ranges import Range, merge, overlap
+from tally.catalog.spec import Pipeline
 from tally.control import runs, seals
 from tally.control.seals import Seal
-from tally.reconcile import replay
+from tally.reconcile import explain, fate, replay
 from tally.reconcile.cut import Cut
 from tally.reconcile.digest import digests
 from tally.reconcile.seal import sealable
@@ -25,6 +27,7 @@ from tally.speed.fold import trimmed_days
 
 EPOCH = date(1970, 1, 1)
 DAY = 86_400_000
+HISTORY = 1000  # comparisons to go back through for one that vouches for a slot
 
 
 def stand_in(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> DataFrame | None:
@@ -41,6 +44,22 @@ def stand_in(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> DataFram
     return replay.replayed(cut, frames, held)
 
 
+def unproven(spark: SparkSession, cut: Cut, slots: Sequence[int], cells: explain.Cells) -> set[int]:
+    """Of slots that differ, those sealed before, that hold events which the stream never read, and whose seal the
+    archive of its time no longer gives: since a rebuild nobody else could tell that the archive lost something.
+    """
+    pipeline = cut.pipeline
+    touched = {cell[0] for cell, causes in cells.items() if fate.SKIPPED in causes}
+    wanted = slots if touched and replay.is_session(cut) else sorted(touched & set(slots))
+    known = {seal.slot_start for seal in seals.read(pipeline.name, pipeline.version) if seal.revision}
+    sealed = sorted(known & set(wanted))
+    if not sealed:
+        return set()
+    step = millis(pipeline.window.step)
+    good = {seal.slot_start for seal in proven(spark, cut, merge((slot, slot + step) for slot in sealed))}
+    return set(sealed) - good
+
+
 def within(ranges: Sequence[Range], days: Sequence[date]) -> list[Range]:
     """What of the ranges lies on the days."""
     starts = [(day - EPOCH) // timedelta(milliseconds=1) for day in days]
@@ -50,23 +69,38 @@ def within(ranges: Sequence[Range], days: Sequence[date]) -> list[Range]:
 def proven(spark: SparkSession, cut: Cut, gone: Sequence[Range]) -> list[Seal]:
     """The seals of these windows whose digest the archive of their time still gives."""
     pipeline = cut.pipeline
-    known = [
-        seal
+    known = {
+        seal.slot_start: seal
         for seal in seals.read(pipeline.name, pipeline.version, gone[0][0], gone[-1][1])
         if any(start <= seal.slot_start < end for start, end in gone)
-    ]
-    by_comparison: dict[int, list[Seal]] = defaultdict(list)
-    for seal in known:
-        by_comparison[seal.reconciliation].append(seal)
+    }
     found = []
-    for number, group in sorted(by_comparison.items()):
-        row = runs.reconciliation(number)
-        if row is None or "archive" not in row["summary"]:
-            continue
-        good = {slot["start"] for slot in row["slots"] if slot["closed"] and sealable(slot, row["summary"])}
-        then = {topic: Until(seq) for topic, seq in row["summary"]["archive"].items()}
-        wanted = merge((seal.slot_start, seal.slot_end) for seal in group)
+    for archive, told in vouchers(pipeline, known.values()):
+        then = {topic: Until(seq) for topic, seq in archive.items()}
+        wanted = merge((known[slot].slot_start, known[slot].slot_end) for slot in told)
         now = digests(scope(spark, pipeline, wanted, then).rows, pipeline)
         hashes = {slot: digest.hash for slot, digest in now.items()}
-        found += [s for s in group if s.slot_start in good and hashes.get(s.slot_start, "0") == s.digest]
+        found += [known[slot] for slot, digest in told.items() if hashes.get(slot, "0") == digest]
     return found
+
+
+def vouchers(pipeline: Pipeline, known: Collection[Seal]) -> Iterator[tuple[dict[str, int], dict[int, str]]]:
+    """The last comparisons that found nothing against these slots: what each read of the archive, digests by slot.
+
+    A slot that is held now was judged since: then an earlier comparison tells, as long as it is kept.
+    """
+    left, own = {seal.slot_start for seal in known}, sorted({seal.reconciliation for seal in known}, reverse=True)
+
+    def comparisons() -> Iterator[dict[str, Any]]:
+        yield from filter(None, map(runs.reconciliation, own))
+        if left:
+            yield from runs.reconciliation_history(pipeline.name, limit=HISTORY)
+
+    for row in comparisons():
+        summary = row["summary"]
+        if row["version"] != pipeline.version or "archive" not in summary or "holds_all" not in summary:
+            continue
+        good = [slot for slot in row["slots"] if slot["start"] in left and slot["closed"] and sealable(slot, summary)]
+        if good:
+            left -= {slot["start"] for slot in good}
+            yield summary["archive"], {slot["start"]: slot["digest"] for slot in good}

@@ -81,7 +81,7 @@ def offsets_before(topic: str, moment: int, patience: float = PATIENCE) -> dict[
     return {partition: min(end, later[partition]) if later[partition] >= 0 else end for partition, end in ends.items()}
 
 
-def check_identity(topic: str, patience: float = PATIENCE) -> str:
+def check_identity(topic: str, patience: float = PATIENCE, *, remember: bool = True) -> str:
     """The topic's id, remembered at first sight; a topic that was recreated since is refused."""
     identity, _ = describe(topic, patience)
     told = runs.topic_id(topic)
@@ -91,9 +91,10 @@ def check_identity(topic: str, patience: float = PATIENCE) -> str:
             f"topic {topic} is not the one that was read before (id {known}, now {identity}): it was recreated, "
             "and its offsets mean other records",
             field=topic,
-            cure="give the topic a new name, or start with a new TALLY_HOME",
+            cure="give the topic a new name, or start with a new TALLY_HOME; "
+            "tally rebuild takes the new topic where no batch archived the old one",
         )
-    if told is None:
+    if told is None and remember:
         runs.remember_topic(topic, identity)
     return identity
 
@@ -104,20 +105,31 @@ def archived_identity(topic: str) -> str | None:
     return str(newest.words["topic_id"]) if newest else None
 
 
-def check_retained(topic: str, needed: dict[int, int], reached: dict[int, int], who: str | None) -> None:
+def check_retained(
+    topic: str, needed: dict[int, int], reached: dict[int, int], who: str | None, patience: float = PATIENCE
+) -> None:
     """Raise with topic, partitions and ranges where records from `needed` on are gone, or none ever up to `reached`."""
-    begin, end = begin_offsets(topic), end_offsets(topic)
+    begin, end = begin_offsets(topic, patience), end_offsets(topic, patience)
+    missing = sorted(needed.keys() - end.keys())
+    if missing:
+        raise DataLost(
+            f"partitions are gone: topic {topic} has {len(end)} partitions, and partition {missing[0]} was read before",
+            pipeline=who,
+            field=topic,
+            cure="give the topic a new name, or start with a new TALLY_HOME",
+        )
     gone = [
         f"topic {topic}, partition {partition}, offsets [{offset}, {begin[partition]})"
         for partition, offset in sorted(needed.items())
         if begin.get(partition, 0) > offset
     ]
     if gone:
+        rebuild = f"tally rebuild {who}" if who else "see docs/runbook.md"
         raise DataLost(
             f"records are gone: {'; '.join(gone)} were eaten by retention before they were read",
             pipeline=who,
             field=topic,
-            cure="lengthen the topic's retention; then rebuild from what is retained",
+            cure=f"lengthen the topic's retention; then {rebuild}",
         )
     for partition, offset in sorted(reached.items()):
         if offset > end.get(partition, 0):

@@ -68,7 +68,39 @@ def unread(checkpoint: str, topics: list[str]) -> tuple[dict[str, dict[int, int]
 
 def newest_batch(checkpoint: str) -> int:
     """The newest micro-batch that was planned; -1 where none was."""
-    return max((int(p.name) for p in Path(checkpoint, "offsets").glob("*") if p.name.isdigit()), default=-1)
+    return max(batches(checkpoint, "offsets"), default=-1)
+
+
+def batches(checkpoint: str, log: str) -> list[int]:
+    """The micro-batches that a log of the checkpoint (offsets or commits) has an entry of, in order."""
+    return sorted(int(path.name) for path in Path(checkpoint, log).glob("*") if path.name.isdigit())
+
+
+def plan_fault(checkpoint: str, batch: int, sources: int) -> str:
+    """What is wrong with an entry of the offset log, "" for nothing: version, metadata, then one line a source."""
+    fault, lines = log_lines(Path(checkpoint, "offsets", str(batch)))
+    if fault or len(lines) == sources + 1:
+        return fault
+    return "is cut short"
+
+
+def commit_fault(checkpoint: str, batch: int) -> str:
+    """What is wrong with an entry of the commit log, "" for nothing."""
+    fault, lines = log_lines(Path(checkpoint, "commits", str(batch)))
+    return fault if fault or lines else "is cut short"
+
+
+def log_lines(path: Path) -> tuple[str, list[Any]]:
+    """What is wrong with a log's entry as a whole, and its documents; a source that has nothing is told as "-"."""
+    try:
+        lines = path.read_text().splitlines()
+        if not lines:
+            return "is empty", []
+        if not lines[0].startswith("v"):
+            return "is garbled", []
+        return "", [None if line == "-" else json.loads(line) for line in lines[1:]]
+    except (OSError, ValueError) as error:
+        return ("is missing" if isinstance(error, FileNotFoundError) else "is garbled or cut short"), []
 
 
 def entry(checkpoint: str, batch: int, topics: list[str]) -> tuple[dict[str, Any], dict[str, dict[int, int]]]:
@@ -81,7 +113,7 @@ def entry(checkpoint: str, batch: int, topics: list[str]) -> tuple[dict[str, Any
         raise AnswerIsNo(
             f"cannot read the write-ahead log entry {path}: {error}",
             field="checkpoint",
-            cure="restore the checkpoint, or rebuild the stream from retained offsets",
+            cure="put back that file if you have it, else: tally rebuild PIPELINE",
         ) from None
     return metadata, by_topic(sources)
 

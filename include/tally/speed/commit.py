@@ -13,7 +13,6 @@ from tally import lake
 from tally.catalog.spec import Pipeline
 from tally.control import leases, ledger
 from tally.control.ledger import Ranges
-from tally.control.store import now_ms
 from tally.errors import AnswerIsNo
 from tally.failpoints import failpoint
 from tally.settings import settings
@@ -107,24 +106,8 @@ def committed(spark: SparkSession, pipeline: Pipeline, generation: int, batch: i
     for commit in log.commits(spark, path(pipeline)):
         words = commit.words
         if words.get("kind") == "micro-batch" and (words["generation"], words["batch"]) == (generation, batch):
-            return from_commit(commit)
+            return ledger.from_commit(commit)
     raise AssertionError(f"micro-batch {batch} of {pipeline.name} was written but no commit holds it")
-
-
-def from_commit(commit: lake.Commit) -> ledger.MicroBatch:
-    words = commit.words
-    return ledger.MicroBatch(
-        pipeline=words["pipeline"],
-        version=words["version"],
-        generation=words["generation"],
-        batch=words["batch"],
-        ranges={t: {int(p): (r[0], r[1]) for p, r in parts.items()} for t, parts in words["ranges"].items()},
-        late_watermark=words["late_watermark"],
-        watermark=words["watermark"],
-        rows=int(commit.metrics.get("numOutputRows") or 0),
-        delta_version=commit.version,
-        committed_at=commit.timestamp or now_ms(),
-    )
 
 
 def repair_ledger(pipeline: Pipeline) -> int:
@@ -137,7 +120,7 @@ def repair_ledger(pipeline: Pipeline) -> int:
         if commit.words.get("kind") == "micro-batch":
             place = (commit.words["generation"], commit.words["batch"])
             if place not in known:
-                missing[place] = from_commit(commit)
+                missing[place] = ledger.from_commit(commit)
             elif whole:
                 joined = True
                 break

@@ -5,7 +5,6 @@ Each append lists the log's folder: two days of a micro-batch a second make it 3
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,16 +39,7 @@ def commits(spark: SparkSession, path: str) -> Iterator[lake.Commit]:
             text = jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
         finally:
             stream.close()
-        yield lake.from_entry({"version": version, **commit_info(text)})
-
-
-def commit_info(text: str) -> dict[str, Any]:
-    """The commitInfo of a log entry."""
-    for line in text.splitlines():
-        if line.startswith('{"commitInfo"'):
-            found: dict[str, Any] = json.loads(line)["commitInfo"]
-            return found
-    return {}
+        yield lake.from_entry({"version": version, **lake.commit_info(text)})
 
 
 def shorten(path: str) -> None:

@@ -14,7 +14,8 @@ from tally.failpoints import failpoint
 from tally.settings import settings
 from tally.sources import kafka
 from tally.sources.frames import partition_date, streamed
-from tally.speed import checkpoint, commit, log, scan
+from tally.speed import agree, aside, checkpoint, commit, log, scan
+from tally.speed.generation import empty_table, forget, put_broken_table_aside
 from tally.speed.keeper import Keeper
 
 Applied = Callable[[ledger.MicroBatch], None]
@@ -23,13 +24,19 @@ Applied = Callable[[ledger.MicroBatch], None]
 def start(
     keeper: Keeper, pipeline: Pipeline, lease: leases.Lease, applied: Applied, *, until_caught_up: bool = False
 ) -> StreamingQuery:
-    """A running query; raises DataLost where its topics or offsets are not what its checkpoint needs."""
+    """A running query; raises where checkpoint, ledger, table and topics do not agree."""
     spark = keeper.spark
-    generation = checkpoint.generation(pipeline.name, pipeline.version)
-    root = checkpoint.root(pipeline.name, pipeline.version, generation)
-    check_sources(pipeline, root)
+    healed = aside.heal(pipeline)
+    sight = agree.ensure(pipeline)
+    for topic in pipeline.reads:
+        kafka.check_identity(topic.name)  # and remember it, at first sight
+    generation, root = sight.generation, sight.root
     rows = streamed(spark, pipeline)
+    if (sight.fresh and put_broken_table_aside(sight)) or healed:
+        forget(spark, commit.path(pipeline))
     prepare_table(spark, pipeline, rows, lease)
+    if sight.fresh:
+        empty_table(spark, sight)
 
     def apply(batch_rows: DataFrame, batch: int) -> None:
         failpoint("speed.begin")

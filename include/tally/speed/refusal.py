@@ -9,7 +9,7 @@ from tally.catalog.duration import iso
 from tally.catalog.spec import Pipeline
 from tally.errors import AnswerIsNo, StreamFailed, TallyError
 from tally.settings import settings
-from tally.speed import checkpoint
+from tally.speed import checkpoint, state
 from tally.speed import query as queries
 from tally.speed.cause import cause
 
@@ -36,6 +36,8 @@ def as_refusal(error: BaseException, pipeline: Pipeline) -> TallyError:
     whole = settings().home / "logs" / f"stream-{pipeline.name}-error.log"
     whole.parent.mkdir(parents=True, exist_ok=True)
     whole.write_text(f"{iso(datetime.now(UTC))} {''.join(traceback.format_exception(error))}")
+    if harmed := state.refusal(error, pipeline):
+        return harmed
     words, cure = cause(str(error))
     if cure:  # one of ours, raised below Spark
         return AnswerIsNo(words, pipeline=pipeline.name, cure=f"{cure}; all of it is in {whole}")

@@ -1,0 +1,94 @@
+"""A new generation of a stream: it begins at the oldest retained offsets, with a new checkpoint and an empty table.
+
+Its folder appears in one step, and that is all there is to making one. What older generations wrote goes from the table
+in one commit when the new one first starts: the new state knows nothing of these rows, and would never correct them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tally import lake
+from tally.catalog.spec import Pipeline
+from tally.control import streams
+from tally.errors import AnswerIsNo
+from tally.failpoints import failpoint
+from tally.settings import settings
+from tally.speed import agree, checkpoint
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOTE = "rebuilt.json"
+
+
+def following(sight: agree.Sight) -> int:
+    """The number of the generation after all that any trace is left of."""
+    traces = [sight.generation, *(batch.generation for batch in (sight.recorded, sight.applied) if batch is not None)]
+    emptied = sight.log.newest("rebuild")
+    return max([*traces, *([int(emptied.words["generation"])] if emptied else [])]) + 1
+
+
+def make(pipeline: Pipeline, number: int, note: dict[str, Any]) -> Path:
+    """Make the folder of a generation, with a note of why, by one rename; the caller is the table's one writer."""
+    folder = Path(checkpoint.root(pipeline.name, pipeline.version, number))
+    draft = folder.with_name(f".{folder.name}.draft")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    (draft / NOTE).write_text(json.dumps(note, indent=1) + "\n")
+    failpoint("rebuild.before_folder")
+    draft.rename(folder)
+    handle = os.open(folder.parent, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    failpoint("rebuild.after_folder")
+    return folder
+
+
+def put_broken_table_aside(sight: agree.Sight) -> Path | None:
+    """Where a new generation begins and the table's log is harmed, move the table out of the way, whole."""
+    where = settings().table("speed", sight.pipeline.name, sight.pipeline.version)
+    if not sight.log.wrong:
+        return None
+    if "://" in where:
+        raise AnswerIsNo(
+            f"{sight.log.wrong}, and it is not on a local disk",
+            pipeline=sight.pipeline.name, field="table", cure=f"move {where} out of the way, then start it again",
+        )  # fmt: skip
+    place = Path(f"{where}.aside-g{sight.generation}")
+    while place.exists():
+        place = place.with_name(f"{place.name}+")
+    Path(where).rename(place)
+    print(f"{sight.pipeline.name}: {sight.log.wrong}: the table is put aside as {place}, and made anew", flush=True)
+    return place
+
+
+def forget(spark: SparkSession, where: str) -> None:
+    """Have this process's Delta read a table's log anew: files of it were moved."""
+    jvm: Any = spark.sparkContext._jvm
+    session: Any = spark._jsparkSession
+    jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(session, jvm.org.apache.hadoop.fs.Path(where))
+
+
+def empty_table(spark: SparkSession, sight: agree.Sight) -> bool:
+    """Take out all rows, in one commit, before a generation's first micro-batch; an empty table stays as it is.
+
+    From here on nothing compares with the older generations' micro-batches: see reconcile.cut.find.
+    """
+    pipeline, where = sight.pipeline, settings().table("speed", sight.pipeline.name, sight.pipeline.version)
+    streams.show(pipeline.name, version=pipeline.version, generation=sight.generation)
+    found = lake.table(where)
+    if found is None or not found.file_uris():
+        return False
+    failpoint("rebuild.before_emptying")
+    nothing = spark.read.format("delta").load(where).where("false")
+    words = lake.words("rebuild", generation=sight.generation)
+    nothing.write.format("delta").mode("overwrite").option("userMetadata", words).save(where)
+    failpoint("rebuild.after_emptying")
+    return True
