@@ -6,13 +6,14 @@ import argparse
 import json
 import sys
 
-from bench import freshness, log, proof, supervision
+from bench import freshness, idle, log, proof, supervision
 
 MEASUREMENTS = {
     "proof": proof.measure,
     "freshness": freshness.measure,
     "log": log.measure,
     "supervision": supervision.measure,
+    "idle": idle.measure,
 }
 
 
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20, help="drivers that are killed under supervision")
     parser.add_argument("--hangs", type=int, default=5, help="drivers that are stopped (SIGSTOP) under supervision")
     parser.add_argument("--kill-rate", type=float, default=50.0, help="rides a second meanwhile")
+    parser.add_argument("--idle-seconds", type=float, default=900.0, help="length of the look at twenty idle streams")
     given = parser.parse_args()
     for name in given.names or MEASUREMENTS:
         print(json.dumps({"measurement": name, **MEASUREMENTS[name](given)}), flush=True)

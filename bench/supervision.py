@@ -1,4 +1,4 @@
-"""How soon a dead or hung stream driver is noticed and a new one commits, under a real Airflow; what watching costs.
+"""How soon a dead or hung stream driver is noticed and a new one commits, under a real Airflow.
 
 The clock starts right before the signal. Noticed: the control store names the launch of another driver. Committed: the
 first micro-batch that the new driver wrote is in the ledger.
@@ -9,25 +9,20 @@ from __future__ import annotations
 import argparse
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-import psutil
 
 from bench.home import TALLY, fresh_home
 
 PIPELINE = "vendor_trips"
 PATIENCE = 300.0
 STEADY_SECONDS = 8.0  # between two faults: the new driver's first micro-batches are over
-IDLE_SECONDS = 60.0
 
 
 def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Kill and stop drivers under a running Airflow, and time what follows."""
-    with fresh_home(TALLY_BATCH_EVERY="0 0 1 1 *") as home:
+    with fresh_home(TALLY_BATCH_EVERY="0 0 1 1 *"):
         from tally.embedded import airflow
 
         producer = subprocess.Popen(
@@ -39,12 +34,11 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
             until("the first micro-batch", committed(0))
             killed = [fault(signal.SIGKILL) for _ in range(given.kills)]
             hung = [fault(signal.SIGSTOP) for _ in range(given.hangs)]
-            idle = idle_cost(home)
         finally:
             producer.send_signal(signal.SIGTERM)
             producer.wait(60)
             airflow.stop()
-        return {"rate": given.kill_rate, "killed": summed(killed), "hung": summed(hung), "idle": idle}
+        return {"rate": given.kill_rate, "killed": summed(killed), "hung": summed(hung)}
 
 
 def fault(number: signal.Signals) -> tuple[float, float]:
@@ -98,40 +92,3 @@ def summed(times: list[tuple[float, float]]) -> dict[str, Any]:
             "p50": round(ordered[len(ordered) // 2], 2), "p95": round(p95, 2), "worst": round(ordered[-1], 2),
         }  # fmt: skip
     return found
-
-
-def idle_cost(home: Path) -> dict[str, Any]:
-    """What a watcher alone costs while all is well: its CPU, its memory, and what it leaves in Airflow's database."""
-    before = airflow_rows(home)
-    began = time.monotonic()
-    script = (
-        "import time\nfrom tally.supervise.watch import LOOK_SECONDS, Watch\nwatch = Watch()\n"
-        f"for _ in range({int(IDLE_SECONDS)}):\n    assert watch.turn() is None\n    time.sleep(LOOK_SECONDS)\n"
-    )
-    child = psutil.Popen([sys.executable, "-c", script])
-    time.sleep(5.0)  # its imports are not the cost of watching
-    start, memory = child.cpu_times(), 0
-    while child.poll() is None and time.monotonic() - began < IDLE_SECONDS:
-        times, memory = child.cpu_times(), child.memory_info().rss
-        time.sleep(0.5)
-    seconds = time.monotonic() - began - 5.0
-    child.wait()
-    used = times.user + times.system - start.user - start.system
-    rows = {name: number - before[name] for name, number in airflow_rows(home).items()}
-    return {
-        "watcher_cpu_percent": round(100 * used / seconds, 2),
-        "watcher_mb": round(memory / 2**20),
-        "airflow_rows": rows,
-        "seconds": round(seconds),
-    }
-
-
-def airflow_rows(home: Path) -> dict[str, int]:
-    """How many runs, task instances and asset events Airflow's database holds."""
-    import sqlite3
-
-    with sqlite3.connect(f"file:{home / 'airflow' / 'airflow.db'}?mode=ro", uri=True) as database:
-        return {
-            table: int(database.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
-            for table in ("dag_run", "task_instance", "asset_event")
-        }

@@ -8,6 +8,8 @@ from faults.run import Kind
 
 ONE = ("shop_minutes",)
 DISKS = {"TALLY_LAKE": 96, "TALLY_CHECKPOINTS": 48, "TALLY_CONTROL": 24}
+# Five million events: no heap of a short run, and a JVM that compiles all the way.
+LARGE = {"TALLY_STREAM_MEMORY": "1536m", "TALLY_SPARK_MEMORY": "3g", "TALLY_JAVA_OPTIONS": ""}
 
 ALL = (
     Kind(name="kill at failpoints", fault=kills.at_failpoints, seconds=500, pipelines=ONE),
@@ -16,6 +18,10 @@ ALL = (
     ),
     Kind(name="kill at files", fault=kills.at_files, seconds=500, pipelines=ONE),
     Kind(name="kill at any moment", fault=kills.at_any_moment, seconds=500),
+    Kind(
+        name="kill under load", fault=kills.under_load, seconds=3900, pipelines=("shop_minutes", "meter_minutes"),
+        rate=2200, speed=30, settings=LARGE,
+    ),
     Kind(name="kill the batch", fault=batch.at_failpoints, seconds=500, pipelines=ONE),
     Kind(name="freeze", fault=stops.frozen, seconds=400, pipelines=ONE),
     Kind(name="broker killed", fault=broker.killed, seconds=240),

@@ -50,7 +50,8 @@ def check(sent: Sequence[Sent], seen: Seen) -> Checked:
     shape = SHAPES[seen.pipeline]
     mine = [one for one in sent if one.place[0] == shape.topic]
     gone = {one.place for one in mine if any(lost.holds(one.place) for lost in seen.told_lost)}
-    there = [one for one in mine if one.valid and one.place not in gone - set(seen.archive)]
+    nowhere = gone - seen.archive.keys()
+    there = [one for one in mine if one.valid and one.place not in nowhere]
     skipped = gone - held(seen.batches, shape.topic, gone)
     walked = truth.walk([one for one in there if one.place not in skipped], shape, seen.batches)
     expected, served = truth.windows(there, shape), {key: row[:2] for key, row in seen.served.items()}

@@ -67,12 +67,18 @@ def row(result: Result) -> tuple[str, ...]:
 
 def table(results: Sequence[Result]) -> str:
     """The results in columns, what is broken and what was noted below."""
-    rows = [HEADS, *map(row, results)]
-    widths = [max(len(line[at]) for line in rows) for at in range(len(HEADS))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in rows]
+    lines = [in_columns([HEADS, *map(row, results)])]
     for result in results:
         lines += [f"{result.fault} (seed {result.seed}): {one}" for one in (*result.notes, *result.all_broken)]
     return "\n".join(lines)
+
+
+def in_columns(rows: Sequence[tuple[str, ...]]) -> str:
+    """Rows of cells as lines of text, each column as wide as its widest cell."""
+    widths = [max(len(line[at]) for line in rows) for at in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in rows
+    )
 
 
 def write(results: Sequence[Result], file: Path) -> None:

@@ -108,7 +108,8 @@ class Kind:
     settings: dict[str, str] = field(default_factory=dict)
     mounts: dict[str, int] = field(default_factory=dict)  # small file systems, by the setting that lies on them, in MB
     disorder: Disorder = field(default_factory=Disorder)
-    rate: float = 120.0
+    rate: float = 120.0  # records a second
+    speed: int = 60  # seconds of event time in a second; at 60 the story reaches the present after 40 minutes
 
 
 def carry_out(kind: Kind, seed: int, seconds: float | None = None, settled: Settled | None = None) -> Result:
@@ -117,7 +118,9 @@ def carry_out(kind: Kind, seed: int, seconds: float | None = None, settled: Sett
     result = Result(fault=kind.name, seed=seed)
     with running(Stack(kind.pipelines, kind.mounts, **kind.settings)) as stack:
         rng = random.Random(f"{seed} {kind.name}")
-        sender = Sender(stack.bootstrap, random.Random(rng.random()), rate=kind.rate, disorder=kind.disorder)
+        sender = Sender(
+            stack.bootstrap, random.Random(rng.random()), rate=kind.rate, speed=kind.speed, disorder=kind.disorder
+        )
         run = Run(stack, sender, rng, result, began + (seconds or kind.seconds))
         sender.start()
         try:

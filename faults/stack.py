@@ -34,6 +34,9 @@ SETTINGS = {
     "TALLY_TRIM_AFTER": "0 seconds",
 }
 
+# Five million events archived, restated and compared by two pipelines take a quarter of it on two busy cores.
+SETTLE_SECONDS = 3600
+
 
 class Stack:
     """One home, and the processes that belong to it."""
@@ -102,7 +105,7 @@ class Stack:
         """Archive, restate, compare and seal in a process of its own; its exit code, and what came of each pipeline."""
         done = subprocess.run(
             [sys.executable, "-m", "faults.settle", *span],
-            capture_output=True, text=True, timeout=600, check=False, env={**os.environ, **more},
+            capture_output=True, text=True, timeout=SETTLE_SECONDS, check=False, env={**os.environ, **more},
         )  # fmt: skip
         (self.folder / "settle.log").write_text(done.stderr)
         return done.returncode, json.loads(done.stdout) if done.stdout.strip() else {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -60,10 +61,10 @@ def look(name: str, found: dict[str, Any], said: str = "") -> Seen:
         seen.served[key] = (row["n"], row["total"], row["state"])
     seen.speed = {key_of(row): (row["n"], row["total"]) for row in reader(pipeline, "speed")}
     topic = SHAPES[name].topic
-    for row in places("archive", topic):
-        seen.archive[topic, row["_partition"], row["_offset"]] += 1
-    for row in places("quarantine", topic, "_reason"):
-        seen.quarantine.setdefault((topic, row["_partition"], row["_offset"]), []).append(row["_reason"])
+    for partition, offset in columns("archive", topic, "_partition", "_offset"):
+        seen.archive[topic, partition, offset] += 1
+    for partition, offset, reason in columns("quarantine", topic, "_partition", "_offset", "_reason"):
+        seen.quarantine.setdefault((topic, partition, offset), []).append(reason)
     seen.batches = batches(name)
     version = lake.version(commit.path(pipeline))
     seen.trimmed = set(fold.trimmed_days(pipeline, version)) if version >= 0 else set()
@@ -84,13 +85,16 @@ def key_of(row: dict[str, Any]) -> Key:
     return start, end, row["shop"]
 
 
-def places(layer: str, topic: str, *more: str) -> list[dict[str, Any]]:
+def columns(layer: str, topic: str, *names: str) -> Iterator[tuple[Any, ...]]:
+    """Some columns of a topic's table, row by row; nothing where there is no table."""
     from tally import lake
     from tally.settings import settings
 
     table = lake.table(settings().table(layer, topic))
-    rows = [] if table is None else table.to_pyarrow_table(columns=["_partition", "_offset", *more]).to_pylist()
-    return list(rows)
+    if table is None:
+        return iter(())
+    found = table.to_pyarrow_table(columns=list(names))
+    return zip(*(found[name].to_pylist() for name in names), strict=True)
 
 
 def batches(name: str) -> list[Batch]:

@@ -18,7 +18,7 @@ Key = tuple[int, int, int]  # start, end, shop
 Rows = dict[Key, tuple[int, float]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Sent:
     """One record that the broker acknowledged; `refused` is the reason with which Tally must quarantine it, or None."""
 

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -98,21 +99,42 @@ def at_files(run: Run) -> None:
     for name in endless(list(FILES), run.rng):
         if run.left() < 40:
             return
-        if appeared(*FILES[name], lambda: kill_all(run.stack)):
-            run.heals(f"file: {name}", time.monotonic())
-            run.one_writer()
+        at_file(run, name)
+        run.one_writer()
+
+
+def at_file(run: Run, name: str) -> None:
+    if appeared(*FILES[name], lambda: kill_all(run.stack)):
+        run.heals(f"file: {name}", time.monotonic())
 
 
 def at_any_moment(run: Run) -> None:
     """Python, its JVM or both, whenever."""
-    ways: dict[str, Callable[[Stack], None]] = {"python": kill_python, "JVM": kill_jvm, "both": kill_all}
-    for name in endless(list(ways), run.rng):
+    for name in endless(list(WAYS), run.rng):
         if run.left() < 40:
             return
-        time.sleep(run.rng.uniform(0.2, 3.0))
-        ways[name](run.stack)
-        run.heals(f"any moment: {name}", time.monotonic())
+        at_moment(run, name)
         run.one_writer()
+
+
+def at_moment(run: Run, name: str) -> None:
+    time.sleep(run.rng.uniform(0.2, 3.0))
+    WAYS[name](run.stack)
+    run.heals(f"any moment: {name}", time.monotonic())
+
+
+def under_load(run: Run) -> None:
+    """Every way to die, again and again, while thousands of records a second come."""
+    steps: dict[str, Callable[[], None]] = {point: partial(at_point, run, point) for point in (*POINTS, *STARTS)}
+    files: dict[str, Callable[[], None]] = {name: partial(at_file, run, name) for name in FILES}
+    moments: dict[str, Callable[[], None]] = {name: partial(at_moment, run, name) for name in WAYS}
+    ways = steps | files | moments
+    for number, name in enumerate(endless(list(ways), run.rng)):
+        if run.left() < 40:
+            return
+        ways[name]()
+        if number % 10 == 0:  # a look at thousands of commits takes seconds
+            run.one_writer()
 
 
 def endless(names: list[str], rng: random.Random) -> Iterator[str]:
@@ -153,3 +175,6 @@ def kill(process: psutil.Process | None) -> None:
     with suppress(psutil.Error):
         if process is not None:
             process.kill()
+
+
+WAYS: dict[str, Callable[[Stack], None]] = {"python": kill_python, "JVM": kill_jvm, "both": kill_all}

@@ -141,3 +141,14 @@ def test_a_wish_that_makes_no_sense_is_refused_for_good(
         steps.wish(**{**WISH, **changed})
     assert refused.value.field == field and refused.value.cure
     assert wishes == []
+
+
+def test_the_log_tells_how_each_stream_is_in_the_words_of_the_status(capsys: pytest.CaptureFixture[str]) -> None:
+    from tally.catalog.load import catalogue
+    from tally.supervise.health import diagnose
+
+    steps.tell()
+    said = capsys.readouterr().out.splitlines()
+    for name in catalogue().pipelines:
+        health = diagnose(name)
+        assert f"{name}: dead: {health.reason}; next: {health.next_step}" in said

@@ -13,8 +13,8 @@ supervision, not the streams.** `tally pause PIPELINE` or `tally stop PIPELINE` 
 
 A driver that dies is started again at once; one that dies again before any micro-batch after 2, 4, 8 … 120 seconds.
 
-**tell** then looks how far behind the streams are, and sends incidents that nobody was told of to `TALLY_WEBHOOK` and
-`TALLY_NOTIFIERS`. What cannot be sent is said in its log, and sent at its next turn.
+**tell** then says how each stream is, in the words of `tally status`, and sends incidents that nobody was told of to
+`TALLY_WEBHOOK` and `TALLY_NOTIFIERS`. What cannot be sent is said in its log, and sent at its next turn.
 
 **Red:** a new driver ended at once. The task's log holds the last lines of the driver's own log,
 `logs/stream-tally.log` in the home. Mend what they name; it is tried again by itself. `tally status` shows each stream,

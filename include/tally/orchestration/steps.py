@@ -35,11 +35,14 @@ def act() -> None:
 
 
 def tell() -> None:
-    """Look how far behind the streams are, and tell people of incidents; a channel that fails is said, not raised."""
+    """Say how each stream is, as `tally status` does, and tell people of incidents; a channel that fails is said."""
     from tally.orchestration.notify import notifiers
     from tally.supervise import fresh
+    from tally.supervise.health import diagnose_all
     from tally.supervise.tell import tell as send
 
+    for health in diagnose_all():
+        print(f"{health.pipeline}: {health.state}: {health.reason}; next: {health.next_step}")
     for name in fresh.judge():
         print(f"{name}: records have waited for longer than {settings().freshness}")
     for line in send(notifiers()):
