@@ -35,7 +35,7 @@ ALL = (
     Kind(name="backfills at once", fault=batch.at_once, seconds=500, pipelines=("shop_minutes", "shop_spans")),
     Kind(name="retention", fault=retention.eaten, seconds=120, pipelines=ONE),
     Kind(name="two supervisors", fault=supervisors.raced, seconds=900, pipelines=ONE, rate=20),
-    Kind(name="Airflow dies", fault=supervisors.airflow_dies, seconds=1500, pipelines=ONE, rate=20),
+    Kind(name="Airflow dies", fault=supervisors.airflow_dies, seconds=1900, pipelines=ONE, rate=20),
     Kind(name="clock", fault=clock.off, seconds=300, pipelines=ONE),
 )  # fmt: skip
 KINDS = {kind.name: kind for kind in ALL}

@@ -6,8 +6,9 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -24,6 +25,8 @@ PARTS = ("scheduler", "triggerer", "api", "dag-processor")
 # The slow clock of the streams DAG comes every five minutes, and a driver then needs half a one.
 CLOCK_SECONDS = 400.0
 DATABASE_AWAY_SECONDS = 180.0
+TASK = "worker --"  # so the process of a running task calls itself
+TASK_SECONDS = (0.0, 1.0, 2.5, 4.0)
 
 
 def raced(run: Run) -> None:
@@ -86,6 +89,9 @@ def airflow_dies(run: Run) -> None:
                     victim.kill()
             goes_on(run, f"{part} killed")
         restarted(run)
+        for seconds in TASK_SECONDS:
+            killed(run, "driver and the task that starts it killed", CLOCK_SECONDS, "the watcher's next order",
+                   and_then=partial(task_dies, run, seconds))  # fmt: skip
         for victim in found("triggerer"):
             victim.kill()
         killed(run, "driver and triggerer killed", CLOCK_SECONDS, "the clock of the streams DAG")
@@ -123,13 +129,24 @@ def restarted(run: Run) -> None:
         run.broken("I5", "the driver was not adopted when Airflow came back")
 
 
-def killed(run: Run, what: str, seconds: float, by: str) -> None:
-    """The driver dies, and is brought back by what is left of Airflow."""
+def task_dies(run: Run, seconds: float) -> None:
+    """The task that is to start a driver dies so long after it has begun: while it loads, or while it starts one."""
+    if not until(lambda: found(TASK), CLOCK_SECONDS, 0.05):
+        run.result.notes.append("no task came that could be killed")
+    time.sleep(seconds)
+    for victim in found(TASK):
+        with suppress(psutil.Error):
+            victim.kill()
+
+
+def killed(run: Run, what: str, seconds: float, by: str, and_then: Callable[[], None] = lambda: None) -> None:
+    """The driver dies, then perhaps something else; it is brought back by what is left of Airflow."""
     driver, since = run.stack.driver(), time.monotonic()
     if driver is None:
         run.broken("I5", f"{what}: there was no driver")
         return
     driver.kill()
+    and_then()
     back = until(lambda: (now := run.stack.driver()) is not None and now.pid != driver.pid, seconds)
     if not back:
         run.broken("I5", f"{what}: no driver within {seconds:.0f} s")
