@@ -152,6 +152,7 @@ def appeared(root: str, pattern: str, act: Callable[[], None]) -> bool:
         if set(folder.glob(pattern)) - known:
             act()
             return True
+        time.sleep(0.002)  # a commit takes fifty times that; without it a core of two looks and does nothing else
     return False
 
 

@@ -49,7 +49,7 @@ def undisturbed(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempP
         patch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", "25")
         patch.setenv("TALLY_MAX_OFFSETS_PER_INGEST", "60")
         patch.setenv("TALLY_FOLD_AFTER_BATCHES", "9")
-        made = worlds.make(tmp_path_factory.mktemp("faults"), "faults.", broker, patch, [NAME])
+        made = worlds.make(tmp_path_factory.mktemp("killed"), "killed.", broker, patch, [NAME])
         made.produce(worlds.story(3, 200, made.prefix) + worlds.flush(made.prefix))
         made.batch(NAME)
         yield Undisturbed(made, content(spark, made))
