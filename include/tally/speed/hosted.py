@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
+from sqlalchemy.exc import SQLAlchemyError
 
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
@@ -65,8 +66,8 @@ class Hosted:
             self.taken_over()
         running = wish["state"] == "running"
         self.stopped = wish["state"] == "stopped"
-        if int(wish["restarts"]) != self.restarts:
-            self.begin_anew(int(wish["restarts"]))
+        if int(wish["restarts"]) != self.restarts and not self.begin_anew(int(wish["restarts"])):
+            return
         self.gave_up = self.gave_up and running  # who pauses and resumes has seen to it
         if self.done or self.gave_up:
             return
@@ -83,31 +84,42 @@ class Hosted:
         else:
             self.look_after()
 
-    def begin_anew(self, restarts: int) -> None:
-        """A person wished for a restart: as if the driver had just begun, with the definition as it is now."""
+    def begin_anew(self, restarts: int) -> bool:
+        """A person wished for a restart: as if the driver had just begun, with the definition as it is now.
+
+        False while the old definition's table cannot be let go of: the wish stands, and the next turn tries again.
+        """
         self.let_go()
-        self.restarts, self.failures, self.retry_at, self.gave_up = restarts, 0, 0.0, False
+        now = self.pipeline
         with suppress(TallyError):  # a catalogue that cannot be read now changes nothing
             now = catalogue().pipeline(self.pipeline.name)
-            if now.version != self.pipeline.version:
-                self.release()
-            self.pipeline = now
+        if now.version != self.pipeline.version:
+            if not self.quiet():
+                return False
+            self.release()
+        self.pipeline, self.restarts = now, restarts
+        self.failures, self.retry_at, self.gave_up = 0, 0.0, False
+        return True
 
     def rest(self, state: str) -> None:
         """Show that it is paused or stopped; a stopped one also lets go of its table."""
-        if self.resting == state:
+        if self.resting == state or (self.stopped and not self.quiet()):
             return
-        self.resting = state
         if self.stopped:
             self.release()
         streams.show(self.pipeline.name, state=state, reason="", app=self.driver.app, failures=0, retry_at=0)
         self.failures, self.retry_at = 0, 0.0
         self.done = self.driver.until_caught_up
+        self.resting = state  # last: what the control store did not take is done again
+
+    def quiet(self) -> bool:
+        """Whether nothing here writes the table any more: a fold may outlast the query, and a second one be let in."""
+        return self.driver.keeper is None or self.driver.keeper.leaves(self.pipeline)
 
     def begin(self) -> None:
         pipeline = self.pipeline
         self.resting = ""
-        if self.held is None and not self.take():
+        if self.lease is None and not self.take():
             return
         try:
             anew = {} if self.failures else {"reason": ""}
@@ -130,26 +142,33 @@ class Hosted:
         try:
             self.held = lock.hold(lock.table_path("speed", pipeline.name, pipeline.version))
             self.lease = leases.take(f"speed/{pipeline.name}/{pipeline.version}")
-        except TallyError as error:
-            self.release()
+            self.driver.adopted_by(self.held)
+        except Exception as error:
+            self.release()  # all of it: half a writer would never write, and keep others from it
+            if not isinstance(error, TallyError):
+                raise
             print(told(error, pipeline), flush=True)
             self.retry_at = time.monotonic() + MOST_BACKOFF
             if self.driver.until_caught_up:
                 self.done, self.failed = True, error
             return False
-        self.driver.adopted_by(self.held)
         return True
 
     def beat(self) -> None:
         """Say that its writer lives; one that another has replaced stops before it writes again."""
-        if self.lease is not None and not leases.beat(self.lease):
+        lease = self.lease
+        if lease is not None and not leases.beat(lease) and self.lease is lease:  # else it was let go of meanwhile
             self.fenced = True
 
     def release(self) -> None:
         """Let go of the table, the lease first: nobody waits for one whose lock is free."""
-        if self.lease is not None:
-            leases.release(self.lease)
-            self.lease = None
+        lease, self.lease = self.lease, None
+        if lease is not None:
+            try:
+                leases.release(lease)
+            except SQLAlchemyError:
+                self.lease = lease  # it is still held: a later turn lets go of it
+                raise
         if self.held is not None:
             self.held.release()
             self.held = None

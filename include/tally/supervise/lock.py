@@ -77,8 +77,12 @@ def hold(path: Path, *, wait: float = 0.0) -> Lock:
             )
         time.sleep(POLL)
     lock = Lock(path, handle)
-    _end_children(read(path))
-    lock._write()
+    try:
+        _end_children(read(path))
+        lock._write()
+    except BaseException:
+        lock.release()  # else this process held it for its life, and nobody could ever let go
+        raise
     return lock
 
 
