@@ -1,4 +1,4 @@
-"""One stream in its driver: what it holds, and lets go of, when the control store, a lock or a fold stands in the way."""
+"""One stream in its driver: what it holds and lets go of when the control store, a lock or a fold stands in the way."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from tally.control import leases, streams
+from tally.control import incidents, leases, streams
+from tally.errors import StreamFailed
 from tally.speed import keeper as keepers
 from tally.speed import query as queries
 from tally.speed.hosted import Hosted
 from tally.speed.keeper import Keeper
+from tally.speed.motion import CALM_SECONDS
 from tally.supervise import lock
 
 
@@ -143,6 +145,26 @@ def test_a_fold_that_waits_for_its_turn_is_taken_back_with_its_stream(hosted: Ho
     assert keeper.leaves(hosted.pipeline) and "trips" not in keeper.jobs
     over.set()
     keeper.close()
+
+
+def test_a_stream_for_which_nothing_waits_is_well_again_without_a_micro_batch(
+    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At night no record comes: what failed before the query began is over once Kafka was asked, and told so."""
+    hosted.fail(StreamFailed("Kafka does not answer", pipeline="trips"))
+    hosted.retry_at = 0.0
+    hosted.tend()
+    assert hosted.query is not None and incidents.opened("trips")
+    hosted.query.status.update(message="Initializing sources", isDataAvailable=False)
+    hosted.motion.began_at -= CALM_SECONDS + 1  # type: ignore[union-attr]
+    hosted.tend()
+    assert incidents.opened("trips"), "it has not asked Kafka yet"
+    hosted.query.status.update(message="Waiting for next trigger")
+    hosted.tend()
+    row = streams.stream("trips") or {}
+    assert (row["state"], row["failures"], row["reason"], hosted.failures) == ("running", 0, "", 0)
+    assert not incidents.opened("trips") and hosted.driver.has_moved
+    hosted.release()
 
 
 def test_a_beat_that_meets_a_letting_go_is_no_takeover(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:

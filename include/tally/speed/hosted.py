@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -18,6 +17,7 @@ from tally.control.store import now_ms
 from tally.errors import AnswerIsNo, DataLost, StreamFailed, TallyError
 from tally.sources import kafka
 from tally.speed import query as queries
+from tally.speed.motion import STUCK_SECONDS, Motion
 from tally.speed.progress import Gain, behind, ended_at, freshness
 from tally.speed.refusal import as_refusal, diagnosed, told
 from tally.supervise import lock
@@ -33,8 +33,6 @@ LAST_BATCH_SECONDS = 5.0
 FIRST_BACKOFF, MOST_BACKOFF = 2.0, 60.0
 # What Tally itself refuses does not pass by itself: a torn file may have been half written, hence not the first time.
 REFUSALS = 3
-# A running micro-batch of which no task ended for so long is stuck: Kafka's own time-outs are two minutes at most.
-STUCK_SECONDS = 300.0
 FAULTS = ("stream failed", "stream refused", "data lost")
 
 
@@ -51,8 +49,9 @@ class Hosted:
         self.restarts = int(streams.wanted(pipeline.name)["restarts"])
         self.resting = ""
         self.told_batch, self.gain = -1, Gain()
-        self.checked_at = self.moved_at = time.monotonic()
-        self.movement: object = None
+        self.checked_at = time.monotonic()
+        self.motion: Motion | None = None
+        self.proven = False  # since it began: a micro-batch ended, or there was none to make
         known = streams.stream(pipeline.name) or {}
         mine = known.get("version") == pipeline.version
         self.failures = int(known["failures"]) if mine else 0  # what failed under the last driver may fail here too
@@ -128,11 +127,12 @@ class Hosted:
                 restarts=self.restarts, **anew,
             )  # fmt: skip
             assert self.driver.keeper is not None and self.lease is not None
+            self.proven = False
             self.query = queries.start(
                 self.driver.keeper, pipeline, self.lease, self.applied, until_caught_up=self.driver.until_caught_up
             )
+            self.motion, self.gain = Motion(self.query, self.driver.keeper.spark), Gain()
             streams.show(pipeline.name, state="running")
-            self.movement, self.moved_at, self.gain = None, time.monotonic(), Gain()
         except Exception as error:
             self.fail(as_refusal(error, pipeline))
 
@@ -175,32 +175,27 @@ class Hosted:
 
     def applied(self, done: ledger.MicroBatch) -> None:
         """After each commit: the stream's row in the control store, and a clean slate for the backoff."""
+        self.well(
+            "it runs again", version=self.pipeline.version, generation=done.generation, app=self.driver.app,
+            batch=done.batch, watermark=done.watermark, progressed_at=now_ms(),
+        )  # fmt: skip
+
+    def well(self, done: str, **more: Any) -> None:
+        """What it, or its driver, failed of before is over."""
         self.failures = 0
-        pipeline = self.pipeline
-        streams.show(
-            pipeline.name,
-            version=pipeline.version,
-            generation=done.generation,
-            app=self.driver.app,
-            state="running",
-            reason="",
-            batch=done.batch,
-            watermark=done.watermark,
-            progressed_at=now_ms(),
-            failures=0,
-            retry_at=0,
-        )
+        streams.show(self.pipeline.name, state="running", reason="", failures=0, retry_at=0, **more)
         self.driver.moved()
-        incidents.close(pipeline.name, *FAULTS, done="it runs again")
+        incidents.close(self.pipeline.name, *FAULTS, done=done)
+        self.proven = True
 
     def look_after(self) -> None:
         """A running query: tell of its progress, end it when it is stuck, see that its topics are still the same."""
         self.tell()
-        now = time.monotonic()
-        movement = self.moving()
-        if movement is None or movement != self.movement:
-            self.movement, self.moved_at = movement, now
-        elif now - self.moved_at > STUCK_SECONDS:
+        assert self.motion is not None
+        self.motion.look()
+        if self.motion.calm and not self.proven:  # without records, no micro-batch will ever say so
+            self.well("it runs again, and no record waits")
+        if self.motion.stuck:
             self.let_go()
             self.fail(
                 StreamFailed(
@@ -209,19 +204,9 @@ class Hosted:
                 )
             )  # fmt: skip
             return
-        if now - self.checked_at > IDENTITY_SECONDS:
-            self.checked_at = now
+        if time.monotonic() - self.checked_at > IDENTITY_SECONDS:
+            self.checked_at = time.monotonic()
             self.check_identity()
-
-    def moving(self) -> object:
-        """Something that changes while a micro-batch gets on; None while none runs."""
-        assert self.query is not None
-        with suppress(Exception):  # it may end while it is asked
-            if self.query.status["isTriggerActive"]:
-                progress = self.query.lastProgress
-                assert self.driver.spark is not None
-                return progress and progress["batchId"], tasks_ended(self.driver.spark, self.query)
-        return None
 
     def tell(self) -> None:
         """What the newest micro-batch's progress says: how fresh it made the windows, how fast it ran, what waits."""
@@ -317,15 +302,6 @@ class Hosted:
             self.query.stop()
         self.query = None
         streams.show(self.pipeline.name, state="stopped", reason="")
-
-
-def tasks_ended(spark: SparkSession, query: StreamingQuery) -> list[tuple[int, int]]:
-    """The stages that now run for a query, each with the number of its tasks that ended."""
-    tracker = spark.sparkContext.statusTracker()
-    mine = set(tracker.getJobIdsForGroup(str(query.runId))) & set(tracker.getActiveJobsIds())
-    jobs = [tracker.getJobInfo(number) for number in sorted(mine)]
-    stages = [tracker.getStageInfo(number) for job in jobs if job is not None for number in job.stageIds]
-    return [(stage.stageId, stage.numCompletedTasks) for stage in stages if stage is not None]
 
 
 def backoff(failures: int) -> float:
