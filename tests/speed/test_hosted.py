@@ -187,3 +187,16 @@ def test_a_lease_that_another_took_is_a_takeover(hosted: Hosted) -> None:
     hosted.beat()
     assert hosted.fenced
     hosted.release()
+
+
+def test_a_query_that_ends_of_a_takeover_leaves_the_row_to_who_took_it(hosted: Hosted) -> None:
+    """Its own commit was refused before the pulse has noticed."""
+    hosted.tend()
+    leases.take("/".join(TABLE))
+    streams.show("trips", state="running", app="another")
+    hosted.query.isActive = False  # type: ignore[union-attr, misc]
+    hosted.query.exception = lambda: leases.Fenced("another writes this table now")  # type: ignore[union-attr]
+    hosted.tend()
+    row = streams.stream("trips") or {}
+    assert (row["state"], row["app"], row["failures"]) == ("running", "another", 0)
+    assert not incidents.opened("trips") and hosted.query is None

@@ -222,6 +222,9 @@ class Hosted:
     def ended(self) -> None:
         """A query that is over: caught up, or failed with a cause worth saying."""
         assert self.query is not None
+        if self.lease is not None and not leases.beat(self.lease):  # of that it ended, and the row is another's now
+            self.taken_over()
+            return
         error: Exception | None = self.query.exception()
         self.query = None
         if error is None:
