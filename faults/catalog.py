@@ -27,9 +27,9 @@ ALL = (
     Kind(name="broker killed", fault=broker.killed, seconds=240),
     Kind(name="broker away", fault=broker.away_for_long, seconds=300),
     Kind(name="disk full", fault=disk.full, seconds=400, pipelines=ONE, mounts=DISKS),
-    Kind(name="poison", fault=records.poisoned, seconds=180, rate=40),
+    Kind(name="poison", fault=records.poisoned, seconds=180, rate=40, breaks=False),
     Kind(
-        name="disorder", fault=records.disorderly, seconds=180, rate=80,
+        name="disorder", fault=records.disorderly, seconds=180, rate=80, breaks=False,
         disorder=Disorder(late=0.2, hours_late=0.1, again=0.2, bad=0.05),
     ),
     Kind(name="backfills at once", fault=batch.at_once, seconds=500, pipelines=("shop_minutes", "shop_spans")),

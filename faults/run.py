@@ -109,6 +109,7 @@ class Kind:
     mounts: dict[str, int] = field(default_factory=dict)  # small file systems, by the setting that lies on them, in MB
     disorder: Disorder = field(default_factory=Disorder)
     rate: float = 120.0  # records a second
+    breaks: bool = True  # something must break, and heal, at least once
     speed: int = 60  # seconds of event time in a second; at 60 the story reaches the present after 40 minutes
 
 
@@ -127,6 +128,8 @@ def carry_out(kind: Kind, seed: int, seconds: float | None = None, settled: Sett
             if not run.moves():
                 run.broken("I5", "the stream did not start")
             kind.fault(run)
+            if kind.breaks and not result.heals:
+                run.broken("I5", "nothing was broken: what holds is not proven")
             if not run.over:
                 settle(run, settled or (lambda *span: stack.settle(span)[1]))
         finally:
@@ -151,7 +154,7 @@ def look(run: Run, found: dict[str, dict[str, Any]]) -> None:
     """Every invariant, for each pipeline."""
     for name in run.stack.pipelines:
         seen = tables.look(name, found.get(name, {}), " ".join(run.said))
-        run.result.checked.append(invariants.check(run.sender.sent, seen))
+        run.result.checked.append(invariants.check(run.sender.sent, seen, retained=True))
 
 
 def quiet(what: Callable[[], Any]) -> Any:

@@ -8,8 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 
 from tally import lake
+from tally.errors import AnswerIsNo, TallyError
 
 
 def commit(path: str, kind: str | None, **more: int) -> None:
@@ -75,3 +77,16 @@ def test_what_a_checkpoint_stands_for_need_not_be_there(table: str) -> None:
     assert (lake.log(table).wrong, lake.log(table).version) == ("", 7)
     entry(table, 7).write_bytes(b"")
     assert lake.log(table).harmed == 7
+
+
+def test_a_store_that_does_not_answer_is_no_harmed_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal would be given up after three tries, with a rebuild for its cure: what fails here passes by itself."""
+
+    def away(_: str) -> None:
+        raise DeltaError("error sending request for url (https://lake.example)")
+
+    monkeypatch.setattr(lake, "table", away)
+    with pytest.raises(TallyError, match="error sending request") as told:
+        lake.log("s3://lake/speed/p/v1")
+    assert not isinstance(told.value, AnswerIsNo)
+    assert told.value.field == "TALLY_LAKE" and told.value.cure

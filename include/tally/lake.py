@@ -13,6 +13,8 @@ from typing import Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
+from tally.errors import TallyError
+
 KEY = "tally"
 ENTRY = re.compile(r"(\d{20})\.json")
 CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\b.*\.parquet")
@@ -128,7 +130,10 @@ def log(path: str) -> Log:
 
 
 def told_log(path: str) -> Log:
-    """The log of a table in an object store, as far as Delta itself tells of it."""
+    """The log of a table in an object store, as far as Delta itself tells of it.
+
+    A store that does not answer cannot be told from a log that is harmed: a TallyError, which is tried again.
+    """
     try:
         found = table(path)
         if found is None:
@@ -136,7 +141,12 @@ def told_log(path: str) -> Log:
         history = tuple(map(from_entry, found.history(LOOKED_INTO)))
         return Log(version=int(found.version()), commits=history)
     except (DeltaError, OSError) as error:
-        return Log(version=-1, harmed=0, wrong=f"its log cannot be read: {str(error).splitlines()[0]}")
+        raise TallyError(
+            f"the log of {path} cannot be read: {str(error).splitlines()[0]}",
+            field="TALLY_LAKE",
+            cure="does the store answer, and may this user read it? If the log itself is harmed, move the table out of "
+            "the way, and rebuild its stream",
+        ) from None
 
 
 def entry(file: Path, *, whole: bool = True) -> tuple[str, dict[str, Any] | None]:

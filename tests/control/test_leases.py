@@ -101,14 +101,34 @@ def test_one_that_was_let_go_is_free_and_the_old_epoch_stays_refused(name: str) 
     leases.check(second)
 
 
+def test_one_of_the_same_name_in_another_container_is_not_known_to_be_gone(
+    other: subprocess.Popen[str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pod bears the name of the one that it replaces, and no pid of that one can be seen from it."""
+    monkeypatch.setenv("TALLY_HOST", "east")
+    monkeypatch.setattr(leases, "place", lambda: "another machine")
+    other.kill()
+    other.wait()
+    began = time.monotonic()
+    lease = leases.take(name, silence=2.0)
+    assert (lease.epoch, lease.sure) == (2, False) and time.monotonic() - began >= 2.0
+
+
 def test_of_many_that_take_a_silent_one_at_once_one_gets_it(other: subprocess.Popen[str], name: str) -> None:
     other.send_signal(signal.SIGSTOP)
-    script = f"from tally.control import leases; print(leases.take({name!r}, silence=2.0).epoch)"
+    script = "import sys; from tally.control import leases; print('ready', flush=True); sys.stdin.readline(); "
+    script += f"print(leases.take({name!r}, silence=2.0).epoch)"
     takers = [
         subprocess.Popen(
             [sys.executable, "-c", script], env={**os.environ, "TALLY_HOST": f"host{number}"},
-            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         )
         for number in range(5)
     ]  # fmt: skip
+    for taker in takers:  # one that came late would find the winner gone, and silent
+        assert taker.stdout and taker.stdout.readline() == "ready\n"
+    for taker in takers:
+        assert taker.stdin
+        taker.stdin.write("\n")
+        taker.stdin.flush()
     assert sorted(taker.communicate(timeout=60)[0] for taker in takers) == ["", "", "", "", "2\n"]

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
 
 import oracle
 import pytest
@@ -334,6 +338,30 @@ def test_lost_offsets_that_were_told_are_no_alarm() -> None:
     case.seen.told_lost = {lost}
     broken = [b for b in invariants.check(case.sent, case.seen).broken if b.invariant == "I3"]
     assert broken == []
+
+
+def test_a_false_alarm_excuses_nothing_where_nobody_took_a_record() -> None:
+    case = clean(0)
+    topic = SHAPES[case.seen.pipeline].topic
+    case.seen.told_lost = {Lost(topic, 0, 10**6, 10**6 + 5)}
+    found = [str(one) for one in invariants.check(case.sent, case.seen, retained=True).broken]
+    assert len(found) == 1 and "nobody took" in found[0]
+
+
+def test_a_run_without_an_event_or_without_a_fault_proves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {broken.what for broken in invariants.check([], Seen("shop_minutes")).broken}
+    assert "no valid event was sent: nothing is proven" in found
+
+    @contextmanager
+    def no_stack(*_: object) -> Iterator[Any]:
+        yield SimpleNamespace(bootstrap="127.0.0.1:1", pipelines=())
+
+    for name in ("running", "Stack", "Sender", "settle"):
+        monkeypatch.setattr(f"faults.run.{name}", no_stack if name == "running" else Mock())
+    monkeypatch.setattr(Run, "moves", lambda _: True)
+    idle = carry_out(Kind(name="nothing", fault=lambda _: None), seed=1)
+    assert [str(one) for one in idle.all_broken] == ["I5 -: nothing was broken: what holds is not proven"]
+    assert not carry_out(Kind(name="nothing", fault=lambda _: None, breaks=False), seed=1).all_broken
 
 
 def two_kills(run: Run) -> None:

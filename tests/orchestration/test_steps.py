@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tally.control import runs
+from tally.control import incidents, runs
 from tally.control.runs import open_reconciliation
-from tally.errors import AnswerIsNo
+from tally.errors import AnswerIsNo, TallyError
 from tally.orchestration import steps
 
 FORM = {
@@ -152,3 +152,18 @@ def test_the_log_tells_how_each_stream_is_in_the_words_of_the_status(capsys: pyt
     for name in catalogue().pipelines:
         health = diagnose(name)
         assert f"{name}: dead: {health.reason}; next: {health.next_step}" in said
+
+
+def test_people_are_told_of_incidents_though_the_catalogue_does_not_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    incidents.report("vendor_trips", "stale", "4,512 records")
+    told: list[str] = []
+    monkeypatch.setattr(
+        "tally.orchestration.notify.notifiers", lambda: {"pager": lambda one: told.append(one["cause"])}
+    )
+    monkeypatch.setenv("TALLY_CATALOG", str(tmp_path / "nothing"))
+    with pytest.raises(TallyError, match=r"no topics\.py"):
+        steps.tell()
+    assert told == ["stale"]
+    assert "told people of 1 of 1" in capsys.readouterr().out

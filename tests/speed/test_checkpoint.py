@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from tally.errors import AnswerIsNo
 from tally.speed import checkpoint
 
 
@@ -35,3 +38,13 @@ def test_one_that_was_only_planned_is_read_again_from_its_start(tmp_path: Path) 
     needed, reached = checkpoint.unread(str(tmp_path), ["rides"])
     assert needed == {"rides": {0: 100, 1: 7}}
     assert reached == {"rides": {0: 200, 1: 9}}
+
+
+def test_a_garbled_beginning_is_refused_by_name(tmp_path: Path) -> None:
+    plan(tmp_path, 0, {"0": 100}, committed=False)
+    (tmp_path / "sources" / "0").mkdir(parents=True)
+    for text in ("", "v1\n{"):
+        (tmp_path / "sources" / "0" / "0").write_text(text)
+        with pytest.raises(AnswerIsNo, match="sources/0/0: it is garbled") as refused:
+            checkpoint.unread(str(tmp_path), ["rides"])
+        assert "rebuild" in (refused.value.cure or "")

@@ -39,6 +39,7 @@ print("no more", flush=True)
 time.sleep(300)
 """
 COMMAND = [sys.executable, "-c", DRIVER]
+GONE = policy.Step(kind="start", saw="no driver lives")
 
 
 @pytest.fixture(autouse=True)
@@ -79,6 +80,9 @@ def test_a_killed_driver_is_replaced_and_leaves_no_child_behind() -> None:
     registered()
     assert first.pid
     (child,) = psutil.Process(first.pid).children()
+    deadline = time.monotonic() + 20
+    while "no more" not in Path(first.log).read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
     psutil.Process(first.pid).send_signal(signal.SIGKILL)
     time.sleep(0.3)
     second = act(command=COMMAND)
@@ -210,6 +214,57 @@ def test_a_driver_that_ends_at_once_is_a_failure_with_its_last_words() -> None:
         act(command=[sys.executable, "-c", "raise SystemExit('no Spark jars')"])
     seen = look()
     assert (seen.deaths, seen.uncounted, seen.last_words) == (1, False, "no Spark jars")
+    (incident,) = incidents.opened("")
+    assert incident["cause"] == "driver died" and "ended at once" in incident["evidence"]
+
+
+def test_a_driver_that_a_person_started_meanwhile_is_no_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the lock after the look, before the one that is started here."""
+    byhand = subprocess.Popen(COMMAND)
+    registered()
+    with monkeypatch.context() as patch:
+        patch.setattr("tally.supervise.act.judged", lambda app: (policy.Seen(app=app, wanted=1, lives=False), GONE))
+        patch.setattr(launch.process, "stop", lambda *_, **__: False)
+        done = act(command=COMMAND)
+    assert (done.pid, done.did) == (byhand.pid, f"driver {byhand.pid} came first")
+    assert look().deaths == 0 and not incidents.opened("")
+    launch.kill()
+    byhand.wait(10)
+
+
+def test_a_hung_driver_that_cannot_be_ended_calls_people_until_it_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one in a cluster that does not answer, or one that waits for a dead disk."""
+    act(command=COMMAND)
+    registered()
+    monkeypatch.setattr(policy, "SILENCE_MS", 500)
+    monkeypatch.setattr("tally.supervise.act.LISTEN_SECONDS", 0.6)
+    monkeypatch.setattr(launch, "kill", lambda _: False)
+    silence(60)
+    time.sleep(0.6)
+    with pytest.raises(AnswerIsNo, match="cannot be ended from here"):
+        act(command=COMMAND)
+    (incident,) = incidents.opened("")
+    assert incident["cause"] == "driver hung" and "cannot be ended" in incident["evidence"]
+    assert "by hand" in incident["cure"]
+    streams.heartbeat("tally")
+    assert act(command=COMMAND).did == "nothing to do"
+    assert not incidents.opened("")
+
+
+def test_a_driver_that_hangs_while_the_clock_is_set_back_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = act(command=COMMAND)
+    registered()
+    with store().begin() as connection:
+        connection.execute(drivers.update().values(launched_at=drivers.c.launched_at + 3_600_000))
+    silence(-3_600)
+    monkeypatch.setattr("tally.supervise.act.SILENCE_MS", 1_000)
+    monkeypatch.setattr(policy, "SILENCE_MS", 1_000)
+    beats = threading.Timer(0.5, streams.heartbeat, ["tally"])
+    beats.start()
+    assert act(command=COMMAND).pid == first.pid, "it speaks, and was ahead of the clock only"
+    beats.join()
+    silence(-3_600)
+    assert act(command=COMMAND).pid not in (None, first.pid)
 
 
 def test_stop_ends_a_driver_that_was_started_by_hand(home: Path) -> None:

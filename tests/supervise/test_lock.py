@@ -75,6 +75,37 @@ def test_a_reused_pid_is_not_taken_for_the_child(tmp_path: Path) -> None:
         bystander.wait()
 
 
+def test_a_child_that_does_not_end_leaves_the_lock_free_for_the_next_try(
+    other: tuple[subprocess.Popen[str], int, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process, child, path = other
+    process.kill()
+    process.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr(psutil.Process, "kill", lambda _: None)  # as one that waits for a dead disk
+        patch.setattr(lock, "CHILD_PATIENCE", 0.1)
+        with pytest.raises(TallyError, match=f"process {child} outlived its driver"):
+            lock.hold(path)
+    assert not lock.is_held(path)
+    with lock.hold(path):
+        pass
+
+
+def test_a_holder_and_its_child_are_known_after_the_clock_was_set(
+    other: tuple[subprocess.Popen[str], int, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the wall clock they then began an hour later than was written: the kernel moves the machine's start too."""
+    process, child, path = other
+    began = psutil.boot_time()
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: began + 3_600)
+    holder = lock.holder(path)
+    assert holder is not None and holder.pid == process.pid
+    process.kill()
+    process.wait()
+    with lock.hold(path):
+        assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
 def test_it_waits_for_a_lock_that_is_let_go(tmp_path: Path) -> None:
     path = tmp_path / "x.lock"
     first = lock.hold(path)

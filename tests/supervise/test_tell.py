@@ -161,3 +161,16 @@ def test_an_address_that_is_no_url_is_refused_when_it_is_read(monkeypatch: pytes
     monkeypatch.setenv("TALLY_WEBHOOK", "file:///etc/passwd")
     with pytest.raises(ValidationError, match="not a URL"):
         settings()
+
+
+def test_a_channel_that_hangs_holds_up_no_other(webhook: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tally.supervise.tell.HUNG_AFTER", 0.2)
+    for cause in ("a", "b"):
+        incidents.report("trips", cause, "x")
+    over, paged = threading.Event(), list[str]()
+    channels = {"mail": lambda _: bool(over.wait(30)) and None, "pager": lambda one: paged.append(one["cause"])}
+    summary, line = tell(channels)
+    over.set()
+    assert summary == "told people of 0 of 2 incidents"
+    assert line == "mail failed, and is tried again: no answer in 0 s"
+    assert [one["cause"] for one in webhook.got] == paged == ["a", "b"]

@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from tally.control.store import store
 from tally.control.tables import leases
-from tally.embedded.process import CLOCK_STEP, ended
+from tally.embedded.process import ended, place, since_boot
 from tally.errors import AnswerIsNo, TallyError
 from tally.settings import settings
 
@@ -90,14 +90,17 @@ def release(lease: Lease) -> None:
 
 
 def gone(row: sa.Row[tuple[object, ...]]) -> bool:
-    """Whether a holder was a process of this machine that has ended."""
-    if row.host != settings().host_name:
+    """Whether a holder was a process of this machine that has ended.
+
+    A pod that is made anew bears the name of the one before, which may still write on a machine that was cut off.
+    """
+    if (row.host, row.place) != (settings().host_name, place()):
         return False
     try:
         process = psutil.Process(int(row.pid))
         if process.pid == psutil.Process().pid:
             return True
-        return abs(process.create_time() - float(row.created)) >= CLOCK_STEP or ended(process)
+        return since_boot(process) != float(row.created) or ended(process)
     except psutil.Error:
         return True
 
@@ -113,4 +116,4 @@ def _is(lease: Lease) -> tuple[sa.ColumnElement[bool], ...]:
 
 def _me() -> dict[str, object]:
     me = psutil.Process()
-    return {"host": settings().host_name, "pid": me.pid, "created": me.create_time()}
+    return {"host": settings().host_name, "place": place(), "pid": me.pid, "created": since_boot(me)}

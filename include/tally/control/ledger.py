@@ -100,13 +100,32 @@ def applied(pipeline: str, version: str) -> tuple[int, int]:
     return int(number), int(rows)
 
 
-def places(pipeline: str, version: str) -> set[tuple[int, int]]:
-    """(generation, batch) of every micro-batch."""
-    query = sa.select(ledger.c.generation, ledger.c.batch).where(
-        ledger.c.pipeline == pipeline, ledger.c.version == version
+def unbroken(pipeline: str, version: str) -> tuple[dict[int, int], bool]:
+    """Up to which micro-batch each generation is there from 0 on (-1: 0 is not), and whether that is all of them.
+
+    Counted by the database: a stream of a year has thirty million.
+    """
+    query = (
+        sa.select(ledger.c.generation, sa.func.count(), sa.func.max(ledger.c.batch))
+        .where(ledger.c.pipeline == pipeline, ledger.c.version == version)
+        .group_by(ledger.c.generation)
     )
     with store().connect() as connection:
-        return {(generation, batch) for generation, batch in connection.execute(query)}
+        found = connection.execute(query).all()
+    broken = {one for one, count, last in found if count != last + 1}
+    return {
+        one: first_gap(pipeline, version, one) if one in broken else int(last) for one, _, last in found
+    }, not broken
+
+
+def first_gap(pipeline: str, version: str, generation: int) -> int:
+    """The last micro-batch before the first one that is missing."""
+    query = sa.select(ledger.c.batch).where(
+        ledger.c.pipeline == pipeline, ledger.c.version == version, ledger.c.generation == generation
+    )
+    with store().connect() as connection:
+        numbers = connection.execution_options(yield_per=10_000).execute(query.order_by(ledger.c.batch)).scalars()
+        return next((at - 1 for at, number in enumerate(numbers) if number != at), -1)
 
 
 def mine(pipeline: str, version: str) -> Any:

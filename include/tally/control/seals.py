@@ -39,6 +39,13 @@ def read(pipeline: str, version: str, from_ms: int | None = None, to_ms: int | N
         return [Seal(**row._mapping) for row in connection.execute(query.order_by(seals.c.slot_start))]
 
 
+def held_by(pipeline: str, version: str) -> set[int]:
+    """The comparisons by which slots are now held; asked once a second, of a table that grows by one row a slot."""
+    mine = (seals.c.pipeline == pipeline) & (seals.c.version == version) & (seals.c.state == "held")
+    with store().connect() as connection:
+        return set(connection.execute(sa.select(seals.c.reconciliation).where(mine).distinct()).scalars())
+
+
 def write(rows: Iterable[Seal]) -> None:
     """Put slots into their states; idempotent by (pipeline, version, slot_start)."""
     with store().begin() as connection:
@@ -68,12 +75,16 @@ def unseal(pipeline: str, version: str, ranges: Iterable[tuple[int, int]]) -> in
 
 def sealed_to(pipeline: str, version: str) -> int | None:
     """The end of the unbroken run of sealed slots that begins at the first judged one; None where there is none."""
-    end: int | None = None
-    for seal in read(pipeline, version):
-        if seal.state != "sealed" or end not in (None, seal.slot_start):
-            break
-        end = seal.slot_end
-    return end
+    mine = (seals.c.pipeline == pipeline) & (seals.c.version == version)
+    before = sa.func.lag(seals.c.slot_end).over(order_by=seals.c.slot_start)
+    slots = sa.select(seals.c.slot_start, seals.c.state, before.label("before")).where(mine).subquery()
+    broken = sa.select(sa.func.min(slots.c.slot_start)).where(
+        (slots.c.state != "sealed") | (slots.c.before != slots.c.slot_start)
+    )
+    with store().connect() as connection:
+        first = connection.execute(broken).scalar()
+        run = mine if first is None else mine & (seals.c.slot_start < first)
+        return connection.execute(sa.select(sa.func.max(seals.c.slot_end)).where(run)).scalar()
 
 
 def explained(pipeline: str, version: str) -> int:

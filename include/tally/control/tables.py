@@ -127,8 +127,9 @@ leases = Table(
     Column("name", String(250), primary_key=True),
     Column("epoch", Integer, nullable=False),
     Column("host", String(255), nullable=False),
+    Column("place", String(128), nullable=False, default=""),  # where its pid means that process: see process.place
     Column("pid", Integer, nullable=False),
-    Column("created", Float, nullable=False),
+    Column("created", Float, nullable=False),  # ticks since that machine began
     Column("beats", BigInteger, nullable=False),  # grows while the holder lives; whoever waits watches it, not a clock
     Column("held", Boolean, nullable=False),
 )

@@ -73,7 +73,7 @@ class Demo:
     def run(self) -> dict[str, Any]:
         """Bring everything up, show it until told to stop, take everything down; what was seen last."""
         with lock.hold(self.home / "run" / "demo.lock"), told_to_stop(self.stopping):
-            process.write_json(self.home / "run" / "demo.json", lock.identity(psutil.Process()))
+            process.write_json(self.home / "run" / "demo.json", process.identity(psutil.Process()))
             worker = threading.Thread(target=self.bring_up, name="bring-up", daemon=True)
             watcher = threading.Thread(target=self.keep_watch, name="watch", daemon=True)
             try:

@@ -102,7 +102,7 @@ def launch(run: Settings, port: int) -> psutil.Process:
             env=environment(run, port),
         )
     leader = psutil.Process(child.pid)
-    process.write_json(pidfile(run), {**lock.identity(leader), "port": port})
+    process.write_json(pidfile(run), {**process.identity(leader), "port": port})
     child.returncode = 0  # it outlives us: nobody waits for it, and Popen must not warn about that
     return leader
 

@@ -90,7 +90,7 @@ def stop_holders(folder: Path) -> list[str]:
         found = lock.holder(path)
         if found is not None and found.pid not in mine:
             file = folder / f"holder-{found.pid}.json"
-            process.write_json(file, lock.identity(found))
+            process.write_json(file, process.identity(found))
             if process.stop(file):
                 stopped.append(f"process {found.pid}, which held {path.stem}")
     return stopped

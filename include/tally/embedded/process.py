@@ -1,6 +1,6 @@
 """A detached process can be found again, and ended with all its children, by a pid file that outlives who started it.
 
-A pid file is JSON with `pid` and `created` (psutil's create_time); both must fit: a reused pid is never taken for ours.
+A pid file is JSON with a process's identity, and all of it must fit: a reused pid is never taken for ours.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from typing import Any
 
 import psutil
 
-# Seconds a clock step may move psutil's create_time before a live process is taken for a stranger; pids come round
-# again only after minutes, so this much slack cannot confuse two processes.
+# Where no more is known than when a process was created by the wall clock: the seconds by which a step of the clock may
+# move that before a live process is taken for a stranger. Pids come round only after minutes.
 CLOCK_STEP = 5.0
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+START = 19  # of /proc/PID/stat, counted from the field after the name: when it began, in ticks since the machine did
 
 # Seconds for children whose parent is gone already: they have nothing left to hand over, and a person is waiting.
 CHILD_PATIENCE = 5.0
@@ -41,13 +43,48 @@ def read_json(path: Path) -> dict[str, Any]:
     return document if isinstance(document, dict) else {}
 
 
+def identity(process: psutil.Process) -> dict[str, Any]:
+    """What tells a process from a later one of the same pid, whatever becomes of the wall clock."""
+    known: dict[str, Any] = {"pid": process.pid, "created": process.create_time()}
+    with suppress(OSError, IndexError, ValueError):
+        known |= {"boot": BOOT.read_text().strip(), "ticks": _ticks(process.pid)}
+    return known
+
+
+def since_boot(process: psutil.Process) -> float:
+    """When it began, by a count that no clock moves where there is one: it tells a reused pid of one `place`."""
+    with suppress(FileNotFoundError, ProcessLookupError, IndexError, ValueError):
+        return float(_ticks(process.pid))
+    return float(process.create_time())
+
+
+def place() -> str:
+    """Where a pid means one process: a start of a machine, and in it a container or none. Names of hosts come again."""
+    try:
+        return f"{BOOT.read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return str(int(psutil.boot_time()))
+
+
+def _ticks(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[START])
+
+
+def is_it(process: psutil.Process, record: Mapping[str, Any]) -> bool:
+    """Whether a process is the one of an identity; whoever wrote it may have known no more than `created`."""
+    now = identity(process)
+    if "boot" in record and "boot" in now:
+        return bool(record["boot"] == now["boot"] and record["ticks"] == now["ticks"])
+    return abs(float(now["created"]) - float(record["created"])) < CLOCK_STEP
+
+
 def start(command: Sequence[str], log: Path, pidfile: Path, **facts: Any) -> psutil.Process:
     """Start in a session of its own, output appended to the log, and write the pid file with these facts beside it."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as out:
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
     process = psutil.Process(child.pid)
-    write_json(pidfile, {"pid": process.pid, "created": process.create_time(), **facts})
+    write_json(pidfile, {**identity(process), **facts})
     child.returncode = 0  # it outlives us: nobody waits for it, and Popen must not warn about that
     return process
 
@@ -57,7 +94,7 @@ def find(pidfile: Path) -> psutil.Process | None:
     record = read_json(pidfile)
     try:
         process = psutil.Process(int(record["pid"]))
-        if abs(process.create_time() - float(record["created"])) < CLOCK_STEP and not ended(process):
+        if is_it(process, record) and not ended(process):
             return process
     except (KeyError, TypeError, ValueError, psutil.Error):
         pass
@@ -108,7 +145,7 @@ def session_of(pidfile: Path) -> list[psutil.Process]:
     except (KeyError, TypeError, ValueError):
         return []
     stranger = psutil.pid_exists(leader) and find(pidfile) is None and not _is_zombie(leader)
-    if stranger or created < psutil.boot_time() - CLOCK_STEP:
+    if stranger or not _this_boot(record.get("boot"), created):
         return []  # the pid, and with it the session's number, is somebody else's by now
     members = []
     for process in psutil.process_iter():
@@ -116,6 +153,14 @@ def session_of(pidfile: Path) -> list[psutil.Process]:
             if process.pid != leader and os.getsid(process.pid) == leader and not ended(process):
                 members.append(process)
     return members
+
+
+def _this_boot(boot: str | None, created: float) -> bool:
+    """Whether a process of an identity began since the machine did."""
+    with suppress(OSError):
+        if boot is not None:
+            return boot == BOOT.read_text().strip()
+    return created >= psutil.boot_time() - CLOCK_STEP
 
 
 def tail(log: Path, lines: int = 12, since: int = 0) -> str:

@@ -37,16 +37,32 @@ def act() -> None:
 def tell() -> None:
     """Say how each stream is, as `tally status` does, and tell people of incidents; a channel that fails is said."""
     from tally.orchestration.notify import notifiers
-    from tally.supervise import fresh
-    from tally.supervise.health import diagnose_all
     from tally.supervise.tell import tell as send
+
+    trouble: list[Exception] = []
+    for look in (say_states, judge_freshness):
+        try:
+            look()
+        except Exception as error:  # a catalogue that does not load keeps nobody from hearing of an incident
+            trouble.append(error)
+    for line in send(notifiers()):
+        print(line)
+    if trouble:
+        raise trouble[0]
+
+
+def say_states() -> None:
+    from tally.supervise.health import diagnose_all
 
     for health in diagnose_all():
         print(f"{health.pipeline}: {health.state}: {health.reason}; next: {health.next_step}")
+
+
+def judge_freshness() -> None:
+    from tally.supervise import fresh
+
     for name in fresh.judge():
         print(f"{name}: records have waited for longer than {settings().freshness}")
-    for line in send(notifiers()):
-        print(line)
 
 
 def wish(pipeline: str, action: str, why: str, by: str, given: str) -> None:

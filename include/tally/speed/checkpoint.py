@@ -110,11 +110,7 @@ def entry(checkpoint: str, batch: int, topics: list[str]) -> tuple[dict[str, Any
         lines = [line for line in path.read_text().splitlines() if line.startswith("{")]
         metadata, sources = json.loads(lines[0]), [json.loads(line) for line in lines[1:]]
     except (OSError, ValueError, IndexError) as error:
-        raise AnswerIsNo(
-            f"cannot read the write-ahead log entry {path}: {error}",
-            field="checkpoint",
-            cure="put back that file if you have it, else: tally rebuild PIPELINE",
-        ) from None
+        raise unreadable(path, error) from None
     return metadata, by_topic(sources)
 
 
@@ -125,8 +121,19 @@ def first_offsets(checkpoint: str, topics: list[str]) -> dict[str, dict[int, int
         path = Path(checkpoint, "sources", str(number), "0")
         if path.exists():
             text = path.read_text(errors="replace")
-            found.append(json.loads(text[text.index("{") :]))
+            try:
+                found.append(json.loads(text[text.index("{") :]))
+            except ValueError:
+                raise unreadable(path, "it is garbled or cut short") from None
     return by_topic(found)
+
+
+def unreadable(path: Path, why: object) -> AnswerIsNo:
+    return AnswerIsNo(
+        f"cannot read the write-ahead log entry {path}: {why}",
+        field="checkpoint",
+        cure="put back that file if you have it, else: tally rebuild PIPELINE",
+    )
 
 
 def by_topic(sources: list[dict[str, dict[str, int]]]) -> dict[str, dict[int, int]]:

@@ -111,21 +111,24 @@ def committed(spark: SparkSession, pipeline: Pipeline, generation: int, batch: i
 
 
 def repair_ledger(pipeline: Pipeline) -> int:
-    """Copy into the ledger what it lacks, from Delta commits and from what was kept of older ones; the count of it."""
-    known = ledger.places(pipeline.name, pipeline.version)
-    whole = all(batch == 0 or (generation, batch - 1) in known for generation, batch in known)
-    joined = False
-    missing = {}
+    """Copy into the ledger what it lacks, from Delta commits and from what was kept of older ones; the count of it.
+
+    Older ones go first, and in parts: a repair that is killed goes on where it was.
+    """
+    reached, whole = ledger.unbroken(pipeline.name, pipeline.version)
+    missing, joined = dict[tuple[int, int], ledger.MicroBatch](), False
     for commit in lake.commits(path(pipeline)):
         if commit.words.get("kind") == "micro-batch":
             place = (commit.words["generation"], commit.words["batch"])
-            if place not in known:
-                missing[place] = ledger.from_commit(commit)
-            elif whole:
-                joined = True
+            joined = whole and place[1] <= reached.get(place[0], -1)
+            if joined:
                 break
-    if not joined:
-        kept = {(entry.generation, entry.batch): entry for entry in past.entries(pipeline)}
-        missing = {**{place: entry for place, entry in kept.items() if place not in known}, **missing}
-    ledger.record(missing.values())
-    return len(missing)
+            missing[place] = ledger.from_commit(commit)
+    count = len(missing)
+    for part in [] if joined else past.parts(pipeline):
+        lacking = [entry for entry in part if entry.batch > reached.get(entry.generation, -1)]
+        older = [entry for entry in lacking if (entry.generation, entry.batch) not in missing]
+        ledger.record(older)
+        count += len(older)
+    ledger.record(missing[place] for place in sorted(missing))
+    return count

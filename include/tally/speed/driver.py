@@ -90,7 +90,7 @@ class Driver:
         """Host pipelines that were added to the catalogue since; a broken file is told of by `tally check`."""
         if not self.takes_new:
             return
-        with suppress(TallyError):
+        with suppress(TallyError, SQLAlchemyError):  # a store that does not answer now is asked at the next turn
             there = {hosted.pipeline.name for hosted in self.hosted}
             added = [pipeline for name, pipeline in catalogue().pipelines.items() if name not in there]
             self.hosted += [Hosted(self, pipeline) for pipeline in added]

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from tally import lake
 from tally.catalog.spec import Pipeline
 from tally.control import streams
-from tally.errors import AnswerIsNo
 from tally.failpoints import failpoint
 from tally.settings import settings
 from tally.speed import agree, checkpoint
@@ -52,15 +51,13 @@ def make(pipeline: Pipeline, number: int, note: dict[str, Any]) -> Path:
 
 
 def put_broken_table_aside(sight: agree.Sight) -> Path | None:
-    """Where a new generation begins and the table's log is harmed, move the table out of the way, whole."""
+    """Where a new generation begins and the table's log is harmed, move the table out of the way, whole.
+
+    A log is known to be harmed on a local disk only: see lake.log.
+    """
     where = settings().table("speed", sight.pipeline.name, sight.pipeline.version)
     if not sight.log.wrong:
         return None
-    if "://" in where:
-        raise AnswerIsNo(
-            f"{sight.log.wrong}, and it is not on a local disk",
-            pipeline=sight.pipeline.name, field="table", cure=f"move {where} out of the way, then start it again",
-        )  # fmt: skip
     place = Path(f"{where}.aside-g{sight.generation}")
     while place.exists():
         place = place.with_name(f"{place.name}+")

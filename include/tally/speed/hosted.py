@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
+from sqlalchemy.exc import SQLAlchemyError
 
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
@@ -17,6 +17,7 @@ from tally.control.store import now_ms
 from tally.errors import AnswerIsNo, DataLost, StreamFailed, TallyError
 from tally.sources import kafka
 from tally.speed import query as queries
+from tally.speed.motion import STUCK_SECONDS, Motion
 from tally.speed.progress import Gain, behind, ended_at, freshness
 from tally.speed.refusal import as_refusal, diagnosed, told
 from tally.supervise import lock
@@ -32,8 +33,6 @@ LAST_BATCH_SECONDS = 5.0
 FIRST_BACKOFF, MOST_BACKOFF = 2.0, 60.0
 # What Tally itself refuses does not pass by itself: a torn file may have been half written, hence not the first time.
 REFUSALS = 3
-# A running micro-batch of which no task ended for so long is stuck: Kafka's own time-outs are two minutes at most.
-STUCK_SECONDS = 300.0
 FAULTS = ("stream failed", "stream refused", "data lost")
 
 
@@ -50,8 +49,9 @@ class Hosted:
         self.restarts = int(streams.wanted(pipeline.name)["restarts"])
         self.resting = ""
         self.told_batch, self.gain = -1, Gain()
-        self.checked_at = self.moved_at = time.monotonic()
-        self.movement: object = None
+        self.checked_at = time.monotonic()
+        self.motion: Motion | None = None
+        self.proven = False  # since it began: a micro-batch ended, or there was none to make
         known = streams.stream(pipeline.name) or {}
         mine = known.get("version") == pipeline.version
         self.failures = int(known["failures"]) if mine else 0  # what failed under the last driver may fail here too
@@ -65,8 +65,8 @@ class Hosted:
             self.taken_over()
         running = wish["state"] == "running"
         self.stopped = wish["state"] == "stopped"
-        if int(wish["restarts"]) != self.restarts:
-            self.begin_anew(int(wish["restarts"]))
+        if int(wish["restarts"]) != self.restarts and not self.begin_anew(int(wish["restarts"])):
+            return
         self.gave_up = self.gave_up and running  # who pauses and resumes has seen to it
         if self.done or self.gave_up:
             return
@@ -83,31 +83,42 @@ class Hosted:
         else:
             self.look_after()
 
-    def begin_anew(self, restarts: int) -> None:
-        """A person wished for a restart: as if the driver had just begun, with the definition as it is now."""
+    def begin_anew(self, restarts: int) -> bool:
+        """A person wished for a restart: as if the driver had just begun, with the definition as it is now.
+
+        False while the old definition's table cannot be let go of: the wish stands, and the next turn tries again.
+        """
         self.let_go()
-        self.restarts, self.failures, self.retry_at, self.gave_up = restarts, 0, 0.0, False
+        now = self.pipeline
         with suppress(TallyError):  # a catalogue that cannot be read now changes nothing
             now = catalogue().pipeline(self.pipeline.name)
-            if now.version != self.pipeline.version:
-                self.release()
-            self.pipeline = now
+        if now.version != self.pipeline.version:
+            if not self.quiet():
+                return False
+            self.release()
+        self.pipeline, self.restarts = now, restarts
+        self.failures, self.retry_at, self.gave_up = 0, 0.0, False
+        return True
 
     def rest(self, state: str) -> None:
         """Show that it is paused or stopped; a stopped one also lets go of its table."""
-        if self.resting == state:
+        if self.resting == state or (self.stopped and not self.quiet()):
             return
-        self.resting = state
         if self.stopped:
             self.release()
         streams.show(self.pipeline.name, state=state, reason="", app=self.driver.app, failures=0, retry_at=0)
         self.failures, self.retry_at = 0, 0.0
         self.done = self.driver.until_caught_up
+        self.resting = state  # last: what the control store did not take is done again
+
+    def quiet(self) -> bool:
+        """Whether nothing here writes the table any more: a fold may outlast the query, and a second one be let in."""
+        return self.driver.keeper is None or self.driver.keeper.leaves(self.pipeline)
 
     def begin(self) -> None:
         pipeline = self.pipeline
         self.resting = ""
-        if self.held is None and not self.take():
+        if self.lease is None and not self.take():
             return
         try:
             anew = {} if self.failures else {"reason": ""}
@@ -116,11 +127,12 @@ class Hosted:
                 restarts=self.restarts, **anew,
             )  # fmt: skip
             assert self.driver.keeper is not None and self.lease is not None
+            self.proven = False
             self.query = queries.start(
                 self.driver.keeper, pipeline, self.lease, self.applied, until_caught_up=self.driver.until_caught_up
             )
+            self.motion, self.gain = Motion(self.query, self.driver.keeper.spark), Gain()
             streams.show(pipeline.name, state="running")
-            self.movement, self.moved_at, self.gain = None, time.monotonic(), Gain()
         except Exception as error:
             self.fail(as_refusal(error, pipeline))
 
@@ -130,58 +142,60 @@ class Hosted:
         try:
             self.held = lock.hold(lock.table_path("speed", pipeline.name, pipeline.version))
             self.lease = leases.take(f"speed/{pipeline.name}/{pipeline.version}")
-        except TallyError as error:
-            self.release()
+            self.driver.adopted_by(self.held)
+        except Exception as error:
+            self.release()  # all of it: half a writer would never write, and keep others from it
+            if not isinstance(error, TallyError):
+                raise
             print(told(error, pipeline), flush=True)
             self.retry_at = time.monotonic() + MOST_BACKOFF
             if self.driver.until_caught_up:
                 self.done, self.failed = True, error
             return False
-        self.driver.adopted_by(self.held)
         return True
 
     def beat(self) -> None:
         """Say that its writer lives; one that another has replaced stops before it writes again."""
-        if self.lease is not None and not leases.beat(self.lease):
+        lease = self.lease
+        if lease is not None and not leases.beat(lease) and self.lease is lease:  # else it was let go of meanwhile
             self.fenced = True
 
     def release(self) -> None:
         """Let go of the table, the lease first: nobody waits for one whose lock is free."""
-        if self.lease is not None:
-            leases.release(self.lease)
-            self.lease = None
+        lease, self.lease = self.lease, None
+        if lease is not None:
+            try:
+                leases.release(lease)
+            except SQLAlchemyError:
+                self.lease = lease  # it is still held: a later turn lets go of it
+                raise
         if self.held is not None:
             self.held.release()
             self.held = None
 
     def applied(self, done: ledger.MicroBatch) -> None:
         """After each commit: the stream's row in the control store, and a clean slate for the backoff."""
+        self.well(
+            "it runs again", version=self.pipeline.version, generation=done.generation, app=self.driver.app,
+            batch=done.batch, watermark=done.watermark, progressed_at=now_ms(),
+        )  # fmt: skip
+
+    def well(self, done: str, **more: Any) -> None:
+        """What it, or its driver, failed of before is over."""
         self.failures = 0
-        pipeline = self.pipeline
-        streams.show(
-            pipeline.name,
-            version=pipeline.version,
-            generation=done.generation,
-            app=self.driver.app,
-            state="running",
-            reason="",
-            batch=done.batch,
-            watermark=done.watermark,
-            progressed_at=now_ms(),
-            failures=0,
-            retry_at=0,
-        )
+        streams.show(self.pipeline.name, state="running", reason="", failures=0, retry_at=0, **more)
         self.driver.moved()
-        incidents.close(pipeline.name, *FAULTS, done="it runs again")
+        incidents.close(self.pipeline.name, *FAULTS, done=done)
+        self.proven = True
 
     def look_after(self) -> None:
         """A running query: tell of its progress, end it when it is stuck, see that its topics are still the same."""
         self.tell()
-        now = time.monotonic()
-        movement = self.moving()
-        if movement is None or movement != self.movement:
-            self.movement, self.moved_at = movement, now
-        elif now - self.moved_at > STUCK_SECONDS:
+        assert self.motion is not None
+        self.motion.look()
+        if self.motion.calm and not self.proven:  # without records, no micro-batch will ever say so
+            self.well("it runs again, and no record waits")
+        if self.motion.stuck:
             self.let_go()
             self.fail(
                 StreamFailed(
@@ -190,19 +204,9 @@ class Hosted:
                 )
             )  # fmt: skip
             return
-        if now - self.checked_at > IDENTITY_SECONDS:
-            self.checked_at = now
+        if time.monotonic() - self.checked_at > IDENTITY_SECONDS:
+            self.checked_at = time.monotonic()
             self.check_identity()
-
-    def moving(self) -> object:
-        """Something that changes while a micro-batch gets on; None while none runs."""
-        assert self.query is not None
-        with suppress(Exception):  # it may end while it is asked
-            if self.query.status["isTriggerActive"]:
-                progress = self.query.lastProgress
-                assert self.driver.spark is not None
-                return progress and progress["batchId"], tasks_ended(self.driver.spark, self.query)
-        return None
 
     def tell(self) -> None:
         """What the newest micro-batch's progress says: how fresh it made the windows, how fast it ran, what waits."""
@@ -218,6 +222,9 @@ class Hosted:
     def ended(self) -> None:
         """A query that is over: caught up, or failed with a cause worth saying."""
         assert self.query is not None
+        if self.lease is not None and not leases.beat(self.lease):  # of that it ended, and the row is another's now
+            self.taken_over()
+            return
         error: Exception | None = self.query.exception()
         self.query = None
         if error is None:
@@ -298,15 +305,6 @@ class Hosted:
             self.query.stop()
         self.query = None
         streams.show(self.pipeline.name, state="stopped", reason="")
-
-
-def tasks_ended(spark: SparkSession, query: StreamingQuery) -> list[tuple[int, int]]:
-    """The stages that now run for a query, each with the number of its tasks that ended."""
-    tracker = spark.sparkContext.statusTracker()
-    mine = set(tracker.getJobIdsForGroup(str(query.runId))) & set(tracker.getActiveJobsIds())
-    jobs = [tracker.getJobInfo(number) for number in sorted(mine)]
-    stages = [tracker.getStageInfo(number) for job in jobs if job is not None for number in job.stageIds]
-    return [(stage.stageId, stage.numCompletedTasks) for stage in stages if stage is not None]
 
 
 def backoff(failures: int) -> float:

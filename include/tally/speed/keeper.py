@@ -47,6 +47,14 @@ class Keeper:
         if job is not None:
             job.result()
 
+    def leaves(self, pipeline: Pipeline) -> bool:
+        """Take back a job of a pipeline that waits; whether none of its runs, so that its table may be let go of."""
+        job = self.jobs.get(pipeline.name)
+        if job is not None and job.cancel():
+            del self.jobs[pipeline.name]
+            return True
+        return job is None or job.done()
+
     def close(self) -> None:
         """Wait for the job that runs; those that wait are left for another time."""
         self.pool.shutdown(cancel_futures=True)

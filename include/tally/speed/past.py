@@ -6,6 +6,7 @@ Both lie in a small Delta table of their own, `ledger/<pipeline>/<version>`, wri
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import date
 
@@ -18,6 +19,8 @@ from tally.control.ledger import MicroBatch
 from tally.failpoints import failpoint
 from tally.settings import settings
 
+# Entries held in memory, and written in one transaction: seconds for which others wait for the control store.
+PART = 20_000
 COLUMNS = {
     "generation": "INT",
     "batch": "BIGINT",
@@ -80,13 +83,23 @@ def write(spark: SparkSession, pipeline: Pipeline, kept: list[MicroBatch], told:
     failpoint("speed.after_keeping")
 
 
-def entries(pipeline: Pipeline) -> list[MicroBatch]:
-    """Every entry that is kept, in the order in which the micro-batches ran; one that is there twice, once."""
+def parts(pipeline: Pipeline) -> Iterator[list[MicroBatch]]:
+    """Every entry that is kept, once, oldest first, some thousands at a time: a year of them is too long for a list."""
     table = lake.table(path(pipeline))
     if table is None:
-        return []
-    found = {}
-    for row in table.to_pyarrow_table().to_pylist():
-        place = {"pipeline": pipeline.name, "version": pipeline.version}
-        found[row["generation"], row["batch"]] = ledger.from_row({**row, **place, "ranges": json.loads(row["ranges"])})
-    return [found[at] for at in sorted(found)]
+        return
+    last = (0, -1)
+    rows = table.to_pyarrow_table().sort_by([("generation", "ascending"), ("batch", "ascending")])
+    for some in rows.to_batches(PART):
+        found = []
+        for row in some.to_pylist():
+            if (row["generation"], row["batch"]) != last:
+                place = {"pipeline": pipeline.name, "version": pipeline.version}
+                found.append(ledger.from_row({**row, **place, "ranges": json.loads(row["ranges"])}))
+            last = (row["generation"], row["batch"])
+        yield found
+
+
+def entries(pipeline: Pipeline) -> list[MicroBatch]:
+    """All of them, in the order in which the micro-batches ran."""
+    return [entry for part in parts(pipeline) for entry in part]

@@ -13,7 +13,7 @@ from tally.backfill.coverage import archived_ranges
 from tally.catalog.duration import from_millis, iso, millis
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
-from tally.control import incidents, ledger, runs, seals, streams
+from tally.control import incidents, leases, ledger, runs, seals, streams
 from tally.errors import AnswerIsNo, TallyError
 from tally.settings import settings
 from tally.sources import kafka
@@ -58,16 +58,21 @@ class Plan:
 
 def hold(pipeline: Pipeline) -> lock.Lock:
     """Be the one writer of the stream's table, at once, or say who is and how to stop it."""
-    path = lock.table_path("speed", pipeline.name, pipeline.version)
+    held: lock.Lock | None = None
     try:
-        return lock.hold(path)
+        held = lock.hold(lock.table_path("speed", pipeline.name, pipeline.version))
+        # On another machine only the lease tells; a driver there that is stopped, and goes on, writes nothing any more.
+        leases.release(leases.take(f"speed/{pipeline.name}/{pipeline.version}"))
     except TallyError as error:
+        if held is not None:
+            held.release()
         raise AnswerIsNo(
             f"its stream runs: {error.message}",
             pipeline=pipeline.name,
             field="rebuild",
             cure=f"tally stop {pipeline.name}, then tally rebuild {pipeline.name}, then tally resume {pipeline.name}",
         ) from None
+    return held
 
 
 def plan(pipeline: Pipeline) -> Plan:

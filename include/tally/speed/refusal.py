@@ -26,6 +26,8 @@ def diagnosed(error: BaseException, pipeline: Pipeline) -> TallyError:
         queries.check_sources(pipeline, root)
     except TallyError as found:
         return found
+    except Exception:  # who looks for the cause of one stream's failure must not end the others
+        return as_refusal(error, pipeline)
     return as_refusal(error, pipeline)
 
 

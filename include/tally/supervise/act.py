@@ -6,17 +6,18 @@ Doing so again changes nothing: it is decided anew, under a lock, on what is see
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
 from tally.control import incidents, streams
 from tally.control.store import now_ms
 from tally.embedded import process
-from tally.errors import AnswerIsNo
+from tally.errors import AnswerIsNo, TallyError
 from tally.supervise import launch, lock
 from tally.supervise.launch import APP
 from tally.supervise.look import look
-from tally.supervise.policy import DIED, Seen, Step, decide, delay_ms
+from tally.supervise.policy import DIED, HUNG, SILENCE_MS, Seen, Step, decide, delay_ms
 
 # Silence is read off the wall clock, which may jump. Before a driver is ended for it, it is listened to for two beats.
 LISTEN_SECONDS = 5.0
@@ -43,12 +44,22 @@ class Done:
 def act(app: str = APP, command: Sequence[str] | None = None) -> Done:
     """Have a live driver for the app when any of its streams is wanted."""
     with lock.hold(launch.launch_lock_path(app), wait=launch.START_PATIENCE):
+        seen, step = judged(app)
+        with said(step):
+            return do(seen, step, command)
+
+
+def judged(app: str) -> tuple[Seen, Step]:
+    """What is seen, and needed: who seems silent, or to have spoken in the future, is listened to first."""
+    seen = look(app)
+    step = decide(seen)
+    ahead = seen.lives and (seen.silent or 0) < -LISTEN_SECONDS * 1000
+    if step.kind != "replace" and not ahead:
+        return seen, step
+    if not listened(app, SILENCE_MS / 1000 if ahead else LISTEN_SECONDS):
         seen = look(app)
-        step = decide(seen)
-        if step.kind == "replace" and not listened(app):
-            seen = look(app)
-            step = decide(replace(seen, silent=0))
-        return do(seen, step, command)
+        return seen, decide(replace(seen, silent=0))
+    return seen, decide(replace(seen, silent=SILENCE_MS + 1, age=None)) if ahead else step
 
 
 def start_anew(app: str = APP, command: Sequence[str] | None = None) -> Done:
@@ -67,6 +78,8 @@ def do(seen: Seen, step: Step, command: Sequence[str] | None) -> Done:
     """Carry a step out; the caller holds the launch lock."""
     app, log = seen.app, str(launch.log_path(seen.app))
     if step.kind == "nothing":
+        if seen.lives:
+            incidents.close("", HUNG, done="it speaks")
         return Done(app=app, saw=step.saw, did="nothing to do", pid=seen.pid if seen.lives else None, log=log)
     if step.kind == "replace":
         launch.kill(app)
@@ -88,10 +101,10 @@ def do(seen: Seen, step: Step, command: Sequence[str] | None) -> Done:
         driver = launch.start(app, command)
         name = f"driver {driver.job or driver.pid}"
     except AnswerIsNo as error:
-        count_death(look(app))
-        incidents.report(
-            "", DIED, str(error).splitlines()[0], cure=f"mend what {log} names", done="tried again, ever later"
-        )
+        now = look(app)
+        if now.lives:  # a person's, that took the lock meanwhile: nothing has died
+            return Done(app=app, saw=saw, did=f"driver {now.pid} came first", pid=now.pid, log=log)
+        count_death(now)
         raise AnswerIsNo(f"{saw}; {error.message}", field=error.field, cure=error.cure) from None
     tell(step, saw, f"started {name}")
     return Done(app=app, saw=saw, did=f"started {name} (log {log})", pid=driver.pid, log=log)
@@ -111,10 +124,21 @@ def tell(step: Step, saw: str, did: str) -> None:
         incidents.report("", step.cause, saw, cure="none is needed if it ends by itself; tally status", done=did)
 
 
-def listened(app: str) -> bool:
+@contextmanager
+def said(step: Step) -> Iterator[None]:
+    """What cannot be carried out is an incident too: a red task alone calls nobody."""
+    try:
+        yield
+    except TallyError as error:
+        seen, cure = f"{step.saw}; {error.message.splitlines()[0]}", error.cure or "see the task act of the streams DAG"
+        incidents.report("", step.cause or DIED, seen, cure=cure, done="tried again, ever later")
+        raise
+
+
+def listened(app: str, seconds: float) -> bool:
     """Whether a silent driver stays silent while one listens."""
     before = (streams.driver(app) or {}).get("heartbeat_at")
-    deadline = time.monotonic() + LISTEN_SECONDS
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         time.sleep(0.5)
         if (streams.driver(app) or {}).get("heartbeat_at") != before:

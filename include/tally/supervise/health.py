@@ -118,7 +118,7 @@ def lag(pipeline: Pipeline, newest: ledger.MicroBatch | None) -> int | None:
 
 def unexplained(pipeline: Pipeline) -> int:
     """Events without a cause in the comparisons that slots are now held by, or in the newest that was not sealed."""
-    numbers = {seal.reconciliation for seal in seals.read(pipeline.name, pipeline.version) if seal.state == "held"}
+    numbers = seals.held_by(pipeline.name, pipeline.version)
     newest = runs.reconciliation_history(pipeline.name, limit=1)
     numbers |= {row["id"] for row in newest if row["verdict"] == "held" and row["version"] == pipeline.version}
     return sum(int((row or {}).get("summary", {}).get("unexplained", 0)) for row in map(runs.reconciliation, numbers))

@@ -122,4 +122,4 @@ def _name_holder(app: str) -> None:
     """A driver that was started by hand is ended like one of ours."""
     running = lock.holder(lock_path(app))
     if running and running.pid != process.read_json(run_file(app)).get("pid"):
-        process.write_json(run_file(app), lock.identity(running))
+        process.write_json(run_file(app), process.identity(running))

@@ -79,7 +79,7 @@ class Local:
         driver = psutil.Process(child.pid)
         child.returncode = 0  # it outlives us: nobody waits for it, and Popen must not warn about that
         one = Launched(pid=driver.pid, created=driver.create_time(), host=self.run.host_name)
-        process.write_json(self.pidfile, lock.identity(driver))
+        process.write_json(self.pidfile, process.identity(driver))
         return one
 
     def lives(self, one: Launched) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from tally.embedded.process import CLOCK_STEP, ended
+from tally.embedded.process import ended, identity, is_it
 from tally.errors import TallyError
 from tally.settings import settings
 
@@ -77,8 +77,12 @@ def hold(path: Path, *, wait: float = 0.0) -> Lock:
             )
         time.sleep(POLL)
     lock = Lock(path, handle)
-    _end_children(read(path))
-    lock._write()
+    try:
+        _end_children(read(path))
+        lock._write()
+    except BaseException:
+        lock.release()  # else this process held it for its life, and nobody could ever let go
+        raise
     return lock
 
 
@@ -132,16 +136,11 @@ def describe(path: Path) -> str:
     return f"process {record['pid']}" if "pid" in record else "another process"
 
 
-def identity(process: psutil.Process) -> dict[str, Any]:
-    """What tells a process from a later one of the same pid."""
-    return {"pid": process.pid, "created": process.create_time()}
-
-
 def live(record: dict[str, Any]) -> psutil.Process | None:
     """The process of an identity, if it still runs."""
     with suppress(KeyError, TypeError, ValueError, psutil.Error):
         process = psutil.Process(int(record["pid"]))
-        if abs(process.create_time() - float(record["created"])) < CLOCK_STEP and not ended(process):
+        if is_it(process, record) and not ended(process):
             return process
     return None
 

@@ -6,8 +6,10 @@ A channel that fails is said in one line and tried again at the next turn; nothi
 from __future__ import annotations
 
 import json
+import threading
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextvars import copy_context
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
@@ -21,6 +23,8 @@ Send = Callable[[dict[str, Any]], None]
 WEBHOOK = "webhook"
 # Incidents are few and a turn comes every minute or so: a receiver that needs longer is not waited for.
 PATIENCE = 10.0
+# A notifier has no time-out of its own; a mail server that is slow, and answers, is still waited for.
+HUNG_AFTER = 30.0
 
 
 def tell(channels: Mapping[str, Send] | None = None) -> list[str]:
@@ -35,7 +39,7 @@ def tell(channels: Mapping[str, Send] | None = None) -> list[str]:
         message, heard = worded(item), set(item.heard)
         for name in [name for name in ways if name not in heard and name not in silent]:
             try:
-                ways[name](message)
+                in_time(ways[name], message)
             except Exception as error:
                 failures.setdefault(name, []).append(in_a_line(error))
                 if not isinstance(error, HTTPError):  # one that answers may refuse this document and take the next
@@ -48,6 +52,25 @@ def tell(channels: Mapping[str, Send] | None = None) -> list[str]:
             whole += 1
     lines = [f"told people of {whole} of {len(news)} incidents" if news else "nothing new to tell"]
     return lines + [f"{name} failed, and is tried again: {errors[0]}" for name, errors in failures.items()]
+
+
+def in_time(send: Send, message: dict[str, Any]) -> None:
+    """Send, and leave behind a channel that hangs: those after it, and what is next, are not to wait for ever."""
+    raised: list[Exception] = []
+
+    def run() -> None:
+        try:
+            send(message)
+        except Exception as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=copy_context().run, args=(run,), name="tell", daemon=True)
+    thread.start()
+    thread.join(HUNG_AFTER)
+    if thread.is_alive():
+        raise TimeoutError(f"no answer in {HUNG_AFTER:.0f} s")
+    for error in raised:
+        raise error
 
 
 def worded(item: outbox.News) -> dict[str, Any]:

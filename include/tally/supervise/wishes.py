@@ -53,9 +53,10 @@ def stop(pipeline: str, *, by: str, why: str) -> Granted:
     """Stop the query, and return once its table is let go of; AnswerIsNo when that takes too long."""
     known = catalogue().pipeline(pipeline)
     streams.want(known.name, "stopped", by=by, why=why)
-    path = lock.table_path("speed", known.name, known.version)
+    running = str((streams.stream(known.name) or {}).get("version") or known.version)  # its file may say another by now
+    paths = [lock.table_path("speed", known.name, version) for version in {known.version, running}]
     deadline = time.monotonic() + STOP_SECONDS
-    while lock.is_held(path):
+    while any(map(lock.is_held, paths)):
         if time.monotonic() > deadline:
             raise AnswerIsNo(
                 f"has not stopped within {STOP_SECONDS:.0f} s; it stays wanted stopped", pipeline=known.name,
