@@ -4,6 +4,8 @@ from __future__ import annotations
 
 # Characters: no more of a wrong value than tells a reader which one is meant.
 SHOWN = 100
+# Characters: a short paragraph on why a person wants something; the whole story has a better place.
+LONGEST_REASON = 1000
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -11,6 +13,11 @@ def printable(text: str, keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in keep else repr(char)[1:-1] for char in text)
+
+
+def named(text: str) -> str:
+    """A name on one line, and cut where it is longer than any name."""
+    return printable(text if len(text) <= SHOWN else f"{text[:SHOWN]}... ({len(text):,} characters)")
 
 
 def quoted(text: str) -> str:

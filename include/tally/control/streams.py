@@ -9,9 +9,7 @@ import sqlalchemy as sa
 from tally.control.store import now_ms, store, upsert
 from tally.control.tables import desired, drivers, streams
 from tally.errors import TallyError
-from tally.words import is_text, quoted
-
-LONGEST_REASON = 1000  # characters: a short paragraph; the whole story has a better place
+from tally.words import LONGEST_REASON, is_text, quoted
 
 
 def show(pipeline: str, **values: Any) -> None:
