@@ -32,7 +32,7 @@ ALL = (
     Kind(name="Airflow dies", fault=supervisors.airflow_dies, seconds=1500, pipelines=ONE, rate=20),
     Kind(
         name="injection", fault=injection.injected, seconds=900, pipelines=ONE, rate=20,
-        settings={"TALLY_BATCH_EVERY": "0 0 1 1 *"},  # no run but those that are asked for
+        settings={"TALLY_BATCH_EVERY": "0 0 1 1 *"},  # one run as it starts, none at the full hour
     ),
     Kind(name="clock", fault=clock.off, seconds=300, pipelines=ONE),
 )  # fmt: skip
