@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faults.kinds import batch, broker, clock, disk, kills, records, retention, stops, supervisors
+from faults.kinds import batch, broker, clock, disk, injection, kills, records, retention, stops, supervisors
 from faults.producer import Disorder
 from faults.run import Kind
 
@@ -36,6 +36,10 @@ ALL = (
     Kind(name="retention", fault=retention.eaten, seconds=120, pipelines=ONE),
     Kind(name="two supervisors", fault=supervisors.raced, seconds=900, pipelines=ONE, rate=20),
     Kind(name="Airflow dies", fault=supervisors.airflow_dies, seconds=1900, pipelines=ONE, rate=20),
+    Kind(
+        name="injection", fault=injection.injected, seconds=900, pipelines=ONE, rate=20,
+        settings={"TALLY_BATCH_EVERY": "0 0 1 1 *"},  # one run as it starts, none at the full hour
+    ),
     Kind(name="clock", fault=clock.off, seconds=300, pipelines=ONE),
 )  # fmt: skip
 KINDS = {kind.name: kind for kind in ALL}

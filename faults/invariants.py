@@ -1,7 +1,8 @@
-"""The five invariants, over plain sets: no Spark, no Tally, so that the checker itself can be checked.
+"""Five of the six invariants, over plain sets: no Spark, no Tally, so that the checker itself can be checked.
 
 I1 each valid event is counted once; I2 each record is in one place; I3 nothing is lost silently; I4 one writer, whose
 micro-batches join. I5, that it heals without hands, is seen while a fault runs: see report.Heal.
+So is I6, that nothing given is executed: see kinds/injection.py.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from typing import Any
 
 import psutil
 
+from tally.embedded import airflow
 from tally.embedded.broker_files import free_port
 
 TALLY = str(Path(sys.executable).parent / "tally")
@@ -190,6 +191,15 @@ def running(stack: Stack, *, driver: bool = True) -> Iterator[Stack]:
         finally:
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, earlier)
+
+
+@contextmanager
+def an_airflow() -> Iterator[airflow.Running]:
+    """This home's Airflow while it runs, every part of it healthy."""
+    try:
+        yield airflow.start(wait=True)
+    finally:
+        airflow.stop()
 
 
 def until(what: Any, seconds: float, pause: float = 0.1) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 
 from faults.run import Run
-from faults.stack import until
+from faults.stack import an_airflow, until
 from tally.embedded import airflow, process
 from tally.settings import settings
 from tally.supervise import launch
@@ -100,15 +100,6 @@ def airflow_dies(run: Run) -> None:
             time.sleep(DATABASE_AWAY_SECONDS)
             goes_on(run, "Airflow's database away for 3 minutes")
         killed(run, "driver killed after the database came back", CLOCK_SECONDS, "the watcher")
-
-
-@contextmanager
-def an_airflow() -> Iterator[None]:
-    airflow.start(wait=True)
-    try:
-        yield
-    finally:
-        airflow.stop()
 
 
 def goes_on(run: Run, what: str) -> None:

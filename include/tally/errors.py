@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tally.words import named, printable
+
 
 class TallyError(Exception):
     """A refusal a person can act on; `exit_code` is 2 for wrong use and 1 when the answer is no."""
@@ -18,7 +20,7 @@ class TallyError(Exception):
         where: str | None = None,
     ) -> None:
         self.message, self.pipeline, self.field, self.cure, self.where = message, pipeline, field, cure, where
-        head = ": ".join(part for part in (where, pipeline, field) if part)
+        head = ": ".join([*([printable(where)] if where else []), *(named(part) for part in (pipeline, field) if part)])
         text = f"{head}: {message}" if head else message
         super().__init__(f"{text}\n  cure: {cure}" if cure else text)
 

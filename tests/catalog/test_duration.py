@@ -50,12 +50,32 @@ def test_a_duration_as_people_write_it(text: str, seconds: float) -> None:
         5,
         None,
         "1e3 s",
+        "99999999999999 days",
+        pytest.param("9" * 400 + " days", id="endless"),
     ],
 )
 def test_what_is_no_duration_is_refused_with_a_cure(text: object) -> None:
     with pytest.raises(TallyError) as refused:
         parse_duration(text, field="lateness")  # type: ignore[arg-type]
     assert refused.value.field == "lateness" and refused.value.cure
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("char", ["9", " ", "m"])
+def test_a_very_long_text_is_refused_at_once_and_not_repeated(char: str) -> None:
+    for parse in (parse_duration, parse_instant):
+        with pytest.raises(TallyError) as refused:
+            parse(char * 100_000)
+        assert len(str(refused.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "text", ["9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00", "9999-12-31", "0001-01-01", "0000-01-01"]
+)
+def test_a_time_at_the_end_of_all_time_is_refused(text: str) -> None:
+    with pytest.raises(TallyError) as refused:
+        parse_instant(text, field="--from")
+    assert refused.value.field == "--from" and refused.value.cure
 
 
 @given(st.integers(min_value=0, max_value=10**12))

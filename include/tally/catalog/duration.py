@@ -6,11 +6,16 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from tally.errors import TallyError
+from tally.words import quoted
 
 UNITS = {"millisecond": 0.001, "second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86400.0, "week": 604800.0}
 SHORT = {"ms": "millisecond", "s": "second", "m": "minute", "min": "minute", "h": "hour", "d": "day", "w": "week"}
 PART = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ms|[a-z]+?)s?(?=\s|\d|$|,)\s*,?", re.IGNORECASE)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Characters. No time and no duration that a person writes is longer, and PART is quadratic in what it does not match.
+LONGEST = 100
+# Room on both sides for a window, a reach or a chunk around an instant; Python's and Spark's time both end at these.
+FIRST_YEAR, LAST_YEAR = 2, 9998
 
 
 def parse_duration(text: str | timedelta, *, field: str = "duration") -> timedelta:
@@ -20,7 +25,7 @@ def parse_duration(text: str | timedelta, *, field: str = "duration") -> timedel
     if not isinstance(text, str):
         raise TallyError(f"{text!r} is no duration", field=field, cure='write it like "10 minutes"')
     seconds, at = 0.0, 0
-    for match in PART.finditer(text):
+    for match in PART.finditer(text) if len(text) <= LONGEST else ():
         unit = match[2].lower() if match[2].lower() in SHORT else match[2].lower().rstrip("s")
         unit = SHORT.get(unit, unit)
         if match.start() != at or unit not in UNITS:
@@ -28,9 +33,14 @@ def parse_duration(text: str | timedelta, *, field: str = "duration") -> timedel
         seconds, at = seconds + float(match[1]) * UNITS[unit], match.end()
     if at == 0 or at != len(text):
         raise TallyError(
-            f"{text!r} is no duration", field=field, cure='write it like "10 minutes" or "1 hour 30 minutes"'
+            f"{quoted(text)} is no duration", field=field, cure='write it like "10 minutes" or "1 hour 30 minutes"'
         )
-    return timedelta(seconds=seconds)
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        raise TallyError(
+            f"{text!r} is longer than all of time", field=field, cure='write it like "10 minutes"'
+        ) from None
 
 
 def millis(span: timedelta) -> int:
@@ -59,12 +69,16 @@ def parse_instant(text: str | datetime, *, field: str = "time") -> datetime:
     if isinstance(text, datetime):
         return text.replace(tzinfo=UTC) if text.tzinfo is None else text.astimezone(UTC)
     try:
-        moment = datetime.fromisoformat(str(text).strip())
-    except ValueError:
+        moment = parse_instant(datetime.fromisoformat(str(text).strip()))
+    except (ValueError, OverflowError):  # the latter: no time in UTC, as midnight of the first day east of it
         raise TallyError(
-            f"{text!r} is no time", field=field, cure="write it as ISO 8601, e.g. 2026-11-01T10:00:00Z"
+            f"{quoted(str(text))} is no time", field=field, cure="write it as ISO 8601, e.g. 2026-11-01T10:00:00Z"
         ) from None
-    return parse_instant(moment)
+    if not FIRST_YEAR <= moment.year <= LAST_YEAR:
+        raise TallyError(
+            f"{iso(moment)} is outside the years {FIRST_YEAR} to {LAST_YEAR}", field=field, cure="correct the year"
+        )
+    return moment
 
 
 def to_millis(moment: datetime) -> int:

@@ -28,6 +28,7 @@ from typer.main import get_command
 from tally.cli import failure
 from tally.cli.output import keep_stdout_for_the_document
 from tally.errors import TallyError
+from tally.words import is_text, quoted
 
 
 class Verb(NamedTuple):
@@ -71,6 +72,7 @@ def run(arguments: Sequence[str]) -> int:
     if as_json:
         keep_stdout_for_the_document()
     try:
+        _check_text(arguments)
         command = get_command(_app(arguments))
         code = command.main(args=list(arguments) or ["--help"], prog_name="tally", standalone_mode=False)
         return code if isinstance(code, int) else 0
@@ -85,6 +87,13 @@ def run(arguments: Sequence[str]) -> int:
         return failure.misused(error, as_json)
     except Exception as error:
         return failure.unexpected(error, list(arguments), as_json)
+
+
+def _check_text(arguments: Sequence[str]) -> None:
+    """Refuse bytes that are no UTF-8: no store keeps them, and no name, time or number has them."""
+    for argument in arguments:
+        if not is_text(argument):
+            raise TallyError(f"{quoted(argument)} is not UTF-8 text", cure="write it in UTF-8, or set the locale to it")
 
 
 def _app(arguments: Sequence[str]) -> typer.Typer:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tally.cli.output import Json, note, show
+from tally.cli.output import Json, note, say, show
 
 Pipeline = Annotated[str, typer.Argument(help="The pipeline to restate and reconcile.")]
 Since = Annotated[str, typer.Option("--from", help="Start of the first window, ISO 8601, UTC.")]
@@ -18,7 +18,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be 
 def plan(pipeline: Pipeline, since: Since, until: Until, chunk: Size = "24 hours", json: Json = False) -> None:
     """Say what a backfill of a range would do, and whether the archive and Kafka still hold all it needs."""
     made = planned(pipeline, since, until, chunk)
-    show(made.as_dict(), json, lambda: typer.echo(str(made)))
+    show(made.as_dict(), json, lambda: say(str(made)))
     if not made.possible:
         raise typer.Exit(1)
 
@@ -38,7 +38,7 @@ def backfill(
     done = [run(pipeline, one, quiet=json) for one in made.chunks]
     held = [one for one in done if one["verdict"] != "reconciled"]
     document = {**made.as_dict(), "verdict": "held" if held else "reconciled", "chunks": done}
-    show(document, json, lambda: typer.echo(f"{pipeline}: {len(done) - len(held)} of {len(done)} chunks reconciled"))
+    show(document, json, lambda: say(f"{pipeline}: {len(done) - len(held)} of {len(done)} chunks reconciled"))
     if held:
         raise typer.Exit(1)
 

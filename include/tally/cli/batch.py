@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tally.cli.output import Json, show
+from tally.cli.output import Json, say, show
 
 
 def batch(
@@ -20,4 +20,4 @@ def batch(
     from tally.batch.report import batch as run
 
     report = run(pipeline, since, until, only=only)
-    show(report.as_dict(), json, lambda: typer.echo(str(report)))
+    show(report.as_dict(), json, lambda: say(str(report)))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
-from tally.cli.output import Json, note, show
+from tally.cli.output import Json, note, say, show
 
 
 def up(json: Json = False) -> None:
@@ -15,7 +13,7 @@ def up(json: Json = False) -> None:
     if state.note:
         note(state.note)
     topics = ", ".join(state.topics) or "no topics"
-    show(state.as_dict(), json, lambda: typer.echo(f"Kafka at {state.bootstrap}: {topics}"))
+    show(state.as_dict(), json, lambda: say(f"Kafka at {state.bootstrap}: {topics}"))
 
 
 def down(json: Json = False) -> None:
@@ -24,4 +22,4 @@ def down(json: Json = False) -> None:
 
     stopped = bring_down()
     words = f"stopped: {', '.join(stopped)}" if stopped else "nothing was running"
-    show({"stopped": stopped}, json, lambda: typer.echo(words))
+    show({"stopped": stopped}, json, lambda: say(words))

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tally.cli.output import Json, show
+from tally.cli.output import Json, say, show
 
 Setup = Annotated[bool, typer.Option("--setup", help="Check this machine instead: what is missing, and how to get it.")]
 NoSpark = Annotated[bool, typer.Option("--no-spark", help="Only what can be checked without a Spark session.")]
@@ -28,9 +28,9 @@ def _check_machine(json: bool) -> bool:
 
     def lines() -> None:
         for finding in findings:
-            typer.echo(f"{'ok     ' if finding.ok else 'missing'}  {finding.name}: {finding.found}")
+            say(f"{'ok     ' if finding.ok else 'missing'}  {finding.name}: {finding.found}")
             if not finding.ok:
-                typer.echo(f"         cure: {finding.cure}")
+                say(f"         cure: {finding.cure}")
 
     show({"ok": ok, "checks": [asdict(finding) for finding in findings]}, json, lines)
     return ok
@@ -51,9 +51,9 @@ def _check_definitions(json: bool, *, spark: bool) -> bool:
 
     def lines() -> None:
         for name, found in sorted(faults.items()):
-            typer.echo(f"{'wrong' if found else 'ok   '}  {name}")
+            say(f"{'wrong' if found else 'ok   '}  {name}")
             for fault in found:
-                typer.echo(f"       {fault}")
+                say(f"       {fault}")
 
     document = {
         "ok": ok,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tally.cli.output import Json, note, show
+from tally.cli.output import Json, note, say, show
 
 
 def demo(
@@ -18,11 +18,12 @@ def demo(
 ) -> None:
     """Show everything at work: Kafka, Airflow and a stream of taxi rides, on one live screen; Ctrl-C stops it all."""
     from tally.catalog.duration import parse_duration
+    from tally.demo.produce import Order
     from tally.demo.run import Demo, Show
 
-    parse_duration(past, field="--past")
-    seconds = parse_duration(lasting, field="--for").total_seconds() if lasting else None
+    Order(rate=rate, past=parse_duration(past, field="--past")).check()  # before anything is started for it
+    seconds = None if lasting is None else parse_duration(lasting, field="--for").total_seconds()
     terminal = sys.stdout.isatty() and not json
-    say = note if json else typer.echo
-    seen = Demo(Show(rate=rate, past=past, seconds=seconds), say, live=terminal).run()
+    speak = note if json else say
+    seen = Demo(Show(rate=rate, past=past, seconds=seconds), speak, live=terminal).run()
     show(seen, json, lambda: None)

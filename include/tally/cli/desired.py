@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tally.cli.output import Json, show
+from tally.cli.output import Json, say, show
 
 Pipelines = Annotated[list[str], typer.Argument(help="Which pipelines.")]
 Why = Annotated[str, typer.Option("--why", help="Shown to whoever finds the stream so.")]
@@ -35,13 +35,15 @@ def stop(pipelines: Pipelines, why: Why = "", json: Json = False) -> None:
 
 def wish(action: str, names: list[str], why: str, json: bool) -> None:
     from tally.catalog.load import catalogue
+    from tally.control.streams import check_reason
     from tally.supervise import wishes
 
+    check_reason(why)
     known = [catalogue().pipeline(name).name for name in names]  # all of them, before any is touched
     found = [getattr(wishes, action)(name, by=getpass.getuser(), why=why) for name in known]
 
     def lines() -> None:
         for one in found:
-            typer.echo(str(one))
+            say(str(one))
 
     show(found, json, lines)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tally.cli.output import Json, show
+from tally.cli.output import Json, say, show
 
 
 def doctor(pipeline: Annotated[str, typer.Argument(help="Whose stream.")], json: Json = False) -> None:
@@ -18,10 +18,10 @@ def doctor(pipeline: Annotated[str, typer.Argument(help="Whose stream.")], json:
 
     def lines() -> None:
         for finding in found:
-            typer.echo(f"{'ok ' if finding.good else 'BAD'}  {finding.name}: {finding.seen}")
+            say(f"{'ok ' if finding.good else 'BAD'}  {finding.name}: {finding.seen}")
             if finding.cure:
-                typer.echo(f"     cure: {finding.cure}")
-        typer.echo(f"first: {todo}" if todo else "all is well: nothing to do")
+                say(f"     cure: {finding.cure}")
+        say(f"first: {todo}" if todo else "all is well: nothing to do")
 
     checks = [
         {"check": finding.name, "ok": finding.good, "seen": finding.seen, "cure": finding.cure or None}

@@ -62,7 +62,7 @@ def _write_traceback(error: Exception, arguments: Sequence[str]) -> Path:
     for folder in (_home() / "logs", Path(tempfile.gettempdir())):
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_text(text)
+            (folder / name).write_text(text, encoding="utf-8", errors="backslashreplace")
             return folder / name
         except OSError:
             continue

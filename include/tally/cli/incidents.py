@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tally.cli.output import Json, show
+from tally.cli.output import Json, say, show
 
 
 def incidents(
@@ -32,7 +32,7 @@ def print_incidents(found: list[dict[str, Any]]) -> None:
     """A block of short lines each, and the count of the open ones at the end, where a terminal leaves the eye."""
     for row in found:
         over = f", over since {moment(row['closed_at'])}" if row["closed_at"] else ""
-        typer.echo(f"{row['id']} {row['state'].upper()}  {row['pipeline'] or 'all pipelines'}: {row['cause']}")
+        say(f"{row['id']} {row['state'].upper()}  {row['pipeline'] or 'all pipelines'}: {row['cause']}")
         lines = {
             "seen": f"{moment(row['first_seen'])} to {moment(row['last_seen'])}, {times(row['times'])}{over}",
             "evidence": row["evidence"],
@@ -41,9 +41,9 @@ def print_incidents(found: list[dict[str, Any]]) -> None:
         }
         for name, text in lines.items():
             if text:
-                typer.echo(f"    {name + ':':<10}{text.replace(chr(10), chr(10) + ' ' * 14)}")
+                say(f"    {name + ':':<10}{text.replace(chr(10), chr(10) + ' ' * 14)}")
     count = sum(row["state"] == "open" for row in found)
-    typer.echo(f"{count} open" if count else "nothing is open")
+    say(f"{count} open" if count else "nothing is open")
 
 
 def moment(text: str) -> str:

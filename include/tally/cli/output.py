@@ -12,6 +12,11 @@ from typing import Annotated, Any
 
 import typer
 
+from tally.words import is_text, printable
+
+# Characters of a line on stderr: a wrong argument of megabytes must not bury what is wrong with it.
+LONGEST = 2000
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else on stdout.")]
 
 _stdout: int | None = None
@@ -36,6 +41,8 @@ def show(document: Any, as_json: bool, otherwise: Callable[[], None]) -> None:
 def print_document(document: Any) -> None:
     """The one JSON document of this command; datetimes in ISO 8601, paths as text."""
     text = json.dumps(document, default=_plain, ensure_ascii=False) + "\n"
+    if not is_text(text):  # the bytes of a file's name, which UTF-8 has no place for, and a JSON escape has
+        text = json.dumps(document, default=_plain) + "\n"
     if _stdout is None:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -44,9 +51,15 @@ def print_document(document: Any) -> None:
         out.write(text)
 
 
+def say(text: str) -> None:
+    """A line or more to the person who asked, on stdout."""
+    typer.echo(printable(text, keep="\n\t"))
+
+
 def note(message: str) -> None:
     """A word to the person at the terminal, never on stdout."""
-    typer.echo(message, err=True)
+    lines = (line if len(line) <= LONGEST else f"{line[:LONGEST]}... ({len(line):,})" for line in message.split("\n"))
+    typer.echo(printable("\n".join(lines), keep="\n\t"), err=True)
 
 
 def _plain(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tally.cli.output import Json, note, show
+from tally.cli.output import Json, note, say, show
 
 
 def produce(
@@ -40,9 +40,10 @@ def produce(
     from tally.demo.produce import Order
     from tally.demo.produce import produce as carry_out
     from tally.errors import TallyError
+    from tally.words import quoted
 
     if what != "rides":
-        raise TallyError(f"there is no generator for {what!r}", cure="tally produce rides")
+        raise TallyError(f"there is no generator for {quoted(what)}", cure="tally produce rides")
 
     def span(text: str | None, name: str) -> timedelta | None:
         return None if text is None else parse_duration(text, field=name)
@@ -51,7 +52,7 @@ def produce(
         rate=rate,
         seed=seed,
         past=span(past, "--past"),
-        start=parse_instant(start, field="--start") if start else None,
+        start=None if start is None else parse_instant(start, field="--start"),
         lasting=span(lasting, "--for"),
         count=count,
         csv=csv,
@@ -66,10 +67,10 @@ def produce(
 
 
 def _print(report: dict[str, Any]) -> None:
-    typer.echo(f"{report['records']:,} records in {report['seconds']:.1f} s, {report['rate']:,.0f} a second")
+    say(f"{report['records']:,} records in {report['seconds']:.1f} s, {report['rate']:,.0f} a second")
     for topic, kinds in report["sent"].items():
         if kinds:
-            typer.echo(f"  {topic}: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.items()))
+            say(f"  {topic}: " + ", ".join(f"{count:,} {kind}" for kind, count in kinds.items()))
     if report.get("unusable"):
         note(f"{report['unusable']:,} unusable lines left out, the first of them:")
         for line in report["unusable_lines"]:

@@ -8,9 +8,11 @@ from typing import Annotated, Literal
 
 import typer
 
-from tally.cli.output import Json, note, print_document, show
+from tally.cli.output import Json, note, print_document, say, show
 from tally.errors import TallyError
+from tally.words import quoted
 
+MOST = 100_000  # rows of a table: more of them are for a file
 Format = Literal["table", "csv", "json", "parquet"]
 Layer = Literal["served", "speed", "batch"]
 
@@ -26,7 +28,9 @@ def read(
     ] = "served",
     format: Annotated[str | None, typer.Option(help="table, csv, json or parquet.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write to this file instead of stdout.")] = None,
-    limit: Annotated[int, typer.Option(help="Most rows of a table on the screen; the newest are shown.", min=1)] = 40,
+    limit: Annotated[
+        int, typer.Option(help="Most rows of a table on the screen; the newest are shown.", min=1, max=MOST)
+    ] = 40,
     json: Json = False,
 ) -> None:
     """Read a pipeline's rows, one per window and key, each with its state and revision."""
@@ -37,8 +41,8 @@ def read(
 
     chosen = which_format(format, json, output)
     wanted = catalogue().pipeline(pipeline)
-    from_ms = to_millis(parse_instant(start, field="--from")) if start else None
-    to_ms = to_millis(parse_instant(end, field="--to")) if end else None
+    from_ms = to_millis(parse_instant(start, field="--from")) if start is not None else None
+    to_ms = to_millis(parse_instant(end, field="--to")) if end is not None else None
     if from_ms is not None and to_ms is not None and to_ms < from_ms:
         raise TallyError(
             "the range ends before it begins", pipeline=pipeline, field="--to", cure="swap --from and --to"
@@ -47,7 +51,7 @@ def read(
     if output:
         count = out.write_file(found, chosen, output)
         document = {"output": str(output), "format": chosen, "rows": count}
-        show(document, json, lambda: typer.echo(f"{count:,} rows in {output}"))
+        show(document, json, lambda: say(f"{count:,} rows in {output}"))
     elif chosen == "json":
         print_document(out.documents(found))
     elif chosen == "table":
@@ -63,11 +67,11 @@ def read(
 
 def which_format(format: str | None, json: bool, output: Path | None) -> Format:
     """The format asked for, by name, by --json or by the file's ending; what contradicts itself is refused."""
-    named = format or ("json" if json and not output else None)
+    named = format if format is not None else "json" if json and not output else None
     ending = output.suffix.lstrip(".") if output else ""
-    chosen = named or (ending if ending in ("csv", "json", "parquet") else "table")
+    chosen = named if named is not None else ending if ending in ("csv", "json", "parquet") else "table"
     if chosen not in ("table", "csv", "json", "parquet"):
-        raise TallyError(f"no format {chosen!r}", field="--format", cure="one of: table, csv, json, parquet")
+        raise TallyError(f"no format {quoted(chosen)}", field="--format", cure="one of: table, csv, json, parquet")
     if json and not output and chosen != "json":
         raise TallyError(f"--json prints JSON, not {chosen}", field="--format", cure="leave one of the two out")
     if output and chosen == "table":

@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, TextIO
 from tally.errors import TallyError
 from tally.finite import finite
 from tally.serving.halves import quoted
+from tally.words import printable
 
 if TYPE_CHECKING:
     from tally.serving.read import Rows
@@ -129,6 +130,7 @@ def print_table(found: Rows, limit: int) -> int:
     from rich import box
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     total = found.count()
     table = Table(box=box.SIMPLE_HEAD, show_edge=False)
@@ -136,7 +138,8 @@ def print_table(found: Rows, limit: int) -> int:
         number = kind.startswith(NUMBERS) and not kind.endswith("]")
         table.add_column(name, justify="right" if number else "left", no_wrap=name.startswith("window_"))
     for row in found.query(plain(found), last=limit).fetchall():
-        table.add_row(*(f"{value:.10g}" if isinstance(value, float) else cell(value) for value in row))
+        cells = (f"{value:.10g}" if isinstance(value, float) else cell(value) for value in row)
+        table.add_row(*(Text(printable(text)) for text in cells))  # never markup, whatever an event's key looks like
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 1000

@@ -9,6 +9,7 @@ import typer
 
 from tally.cli.output import Json, print_document
 from tally.supervise.watch import WATCHER_SILENCE_MS
+from tally.words import printable
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -57,7 +58,8 @@ def print_status(rows: list[dict[str, Any]]) -> None:
     console.print(table_of(rows))
     for row in rows:
         if row["state"] not in ("healthy", "idle"):
-            console.print(f"{row['pipeline']}: {row['reason']}; next: {row['next_step']}")
+            line = f"{row['pipeline']}: {row['reason']}; next: {row['next_step']}"
+            console.print(printable(line, keep="\n"), markup=False)
     console.print(watched(rows[0]["watcher_seconds"] if rows else None))
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tally.cli.output import Json, show
+from tally.cli.output import Json, say, show
 
 Pipelines = Annotated[list[str] | None, typer.Argument(help="Which pipelines; none named: all.")]
 CaughtUp = Annotated[bool, typer.Option("--until-caught-up", help="End once all that Kafka holds now is read.")]
@@ -53,6 +53,4 @@ def told(pipeline: Any, before: tuple[int, int], failed: Any) -> dict[str, Any]:
 def print_streams(found: list[dict[str, Any]]) -> None:
     for one in found:
         line = f"{one['pipeline']}: {one['state']}, {one['batches']:,} micro-batches, {one['rows']:,} rows"
-        typer.echo(
-            f"{line}, watermark {one['watermark'] or 'none yet'}" + (f": {one['reason']}" if one["reason"] else "")
-        )
+        say(f"{line}, watermark {one['watermark'] or 'none yet'}" + (f": {one['reason']}" if one["reason"] else ""))

@@ -8,6 +8,8 @@ import sqlalchemy as sa
 
 from tally.control.store import now_ms, store, upsert
 from tally.control.tables import desired, drivers, streams
+from tally.errors import TallyError
+from tally.words import LONGEST_REASON, is_text, quoted
 
 
 def show(pipeline: str, **values: Any) -> None:
@@ -91,8 +93,18 @@ def driver(app: str) -> dict[str, Any] | None:
     return dict(row._mapping) if row else None
 
 
+def check_reason(why: str) -> None:
+    """Refuse what is no person's reason: it is kept for years, and shown in every line about the stream."""
+    if len(why) > LONGEST_REASON or not is_text(why):
+        raise TallyError(
+            f"{quoted(why)} is no reason", field="why",
+            cure=f"write at most {LONGEST_REASON:,} characters, in UTF-8 and without NUL",
+        )  # fmt: skip
+
+
 def want(pipeline: str, state: str, *, by: str, why: str) -> None:
     """Set the desired state of a stream: running, paused or stopped; idempotent by pipeline."""
+    check_reason(why)
     with store().begin() as connection:
         upsert(connection, desired, [{"pipeline": pipeline, "state": state, "by": by, "why": why, "at": now_ms()}])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import threading
 import time
@@ -21,9 +22,11 @@ from tally.demo.sender import Sender
 from tally.demo.tlc import TlcRides
 from tally.errors import TallyError
 from tally.settings import settings
+from tally.words import quoted
 
 # Records between looks at the clock, the delivery reports and the wish to stop: some 10 ms of work.
 BREATH = 1000
+MOST_RIDES = 1_000_000_000  # four months at the default rate; what is ordered by count is worked out beforehand
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,10 +49,12 @@ class Order:
         d = self.disorder
         if not 0 < self.rate <= 1_000_000:
             raise TallyError(f"{self.rate:g} is no rate", field="--rate", cure="give rides per second, above 0")
-        if min(d.late, d.duplicates, d.bad) < 0 or d.total > 1:
-            raise TallyError("shares must lie in 0..1 and sum to at most 1", field="--late/--duplicates/--bad")
-        if self.count is not None and self.count < 0:
-            raise TallyError(f"{self.count} is no number of rides", field="--count", cure="give 0 or more")
+        if not (min(d.late, d.duplicates, d.bad) >= 0 and d.total <= 1):  # NaN is neither
+            raise TallyError("shares lie in 0..1", field="--late/--duplicates/--bad", cure="have them sum to 1 or less")
+        if self.count is not None and not 0 <= self.count <= MOST_RIDES:
+            raise TallyError(f"{self.count} is no number of rides", field="--count", cure=f"give 0 to {MOST_RIDES:,}")
+        if self.csv and not (os.path.exists(self.csv) and not os.path.isdir(self.csv)):
+            raise TallyError(f"no file {quoted(str(self.csv))}", field="--csv", cure="give a readable file")
         if self.csv and self.past:
             raise TallyError("a CSV brings its own past", field="--past", cure="leave it out, or move it with --start")
         if self.strict and not self.csv:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from tally.orchestration import runbook
 from tally.orchestration.graph import Graph, Node
+from tally.words import LONGEST_REASON
 
 ACTIONS = ("pause", "resume", "restart", "stop")
 
@@ -24,6 +25,7 @@ def control(pipelines: list[str]) -> Graph:
             "action": {"type": "string", "enum": list(ACTIONS), "title": "Action"},
             "why": {
                 "type": "string",
+                "maxLength": LONGEST_REASON,
                 "default": "",
                 "title": "Why",
                 "description": "Shown to whoever finds the stream so.",
@@ -40,7 +42,6 @@ def control(pipelines: list[str]) -> Graph:
                     "action": "{{ params['action'] }}",
                     "why": "{{ params['why'] }}",
                     "by": "{{ dag_run.triggering_user_name or 'airflow' }}",
-                    "given": "{{ (dag_run.conf or {}) | tojson }}",
                 },
                 timeout=timedelta(minutes=5),
             ),

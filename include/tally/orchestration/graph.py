@@ -201,7 +201,6 @@ def backfill(pipelines: list[str]) -> Graph:
                     "until": "{{ params['to'] }}",
                     "chunk_hours": "{{ params['chunk_hours'] }}",
                     "dry_run": "{{ params['dry_run'] }}",
-                    "given": "{{ (dag_run.conf or {}) | tojson }}",
                 },
                 timeout=timedelta(minutes=10),
             ),

@@ -22,7 +22,7 @@ from airflow.sdk import (
 from airflow.timetables.interval import CronDataIntervalTimetable as Intervals
 
 from tally.orchestration.application import SparkApplication
-from tally.orchestration.call import call
+from tally.orchestration.call import call, of_form
 from tally.orchestration.deadline import alert, in_time
 from tally.orchestration.graph import Graph, Node, Schedule
 from tally.orchestration.trigger import StreamsNeedAction
@@ -66,7 +66,9 @@ def render(graph: Graph) -> DAG:
         default_args={"owner": graph.owner, **RETRY},
     )
     with dag:
-        tasks = {node.id: operator(node) for node in graph.nodes if not node.per_item_of}
+        first = of_form(graph.params)  # to ignore a field, where a range may be meant by it, is to do something else
+        alone = [node for node in graph.nodes if not node.per_item_of]
+        tasks = {node.id: operator(node, None if node.after else first) for node in alone}
         for source in sorted({node.per_item_of for node in graph.nodes} - {""}):
             tasks |= mapped([node for node in graph.nodes if node.per_item_of == source], tasks[source])
         for before, after in graph.edges:
@@ -96,14 +98,15 @@ def param(schema: dict[str, Any]) -> Param:
     return Param(schema.pop("default"), **schema) if "default" in schema else Param(**schema)
 
 
-def operator(node: Node) -> BaseOperator:
-    """A node's task."""
+def operator(node: Node, before: Callable[[Any], None] | None = None) -> BaseOperator:
+    """A node's task, and what is done before it."""
     common: dict[str, Any] = {
         "task_id": node.id,
         "doc_md": node.doc,
         "retries": node.retries,
         "priority_weight": URGENT if node.urgent else 1,
         "execution_timeout": node.timeout,
+        "pre_execute": before,
         "inlets": [Asset(name) for name in node.inlets],
         "outlets": [Asset(name) for name in node.outlets],
     }

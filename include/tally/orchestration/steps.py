@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tally.catalog.duration import parse_duration, to_millis
 from tally.errors import AnswerIsNo, TallyError
 from tally.settings import settings
+from tally.words import printable, quoted
 
-FORM = {"pipeline", "from", "to", "dry_run", "chunk_hours"}
-WISH = {"pipeline", "action", "why"}
+if TYPE_CHECKING:
+    from tally.catalog.spec import Pipeline
+
+FORM_NAMES = {"chunk": "chunk_hours"}  # what a form calls a field that goes by another name elsewhere
+HOURS = re.compile(r"([0-9]{1,3})(?:\.0)?")  # JSON's 24.0 is a whole number too
 
 
 class NothingToDo(Exception):
@@ -65,46 +71,64 @@ def judge_freshness() -> None:
         print(f"{name}: records have waited for longer than {settings().freshness}")
 
 
-def wish(pipeline: str, action: str, why: str, by: str, given: str) -> None:
-    """Write down what a person wants of a stream; unknown fields, pipelines and actions are refused."""
-    from tally.catalog.load import catalogue
+def wish(pipeline: str, action: str, why: str, by: str) -> None:
+    """Write down what a person wants of a stream; unknown pipelines and actions, and no reasons, are refused."""
+    from tally.control.streams import check_reason
     from tally.orchestration.forms import ACTIONS
 
-    refuse_unknown(given, WISH)
     if action not in ACTIONS:
-        raise AnswerIsNo(f"no such action: {action}", field="action", cure=f"one of {', '.join(ACTIONS)}")
-    try:
-        name = catalogue().pipeline(pipeline).name
-    except TallyError as error:
-        raise AnswerIsNo(error.message, pipeline=error.pipeline, field="pipeline", cure=error.cure) from None
+        raise AnswerIsNo(f"no such action: {quoted(action)}", field="action", cure=f"one of {', '.join(ACTIONS)}")
+    name = known(pipeline).name
+    with for_good():
+        check_reason(why)
     getattr(import_module("tally.supervise.wishes"), action)(name, by=by, why=why)
-    print(f"{name}: {action}, by {by}" + (f": {why}" if why else ""))
+    print(printable(f"{name}: {action}, by {by}" + (f": {why}" if why else "")))
 
 
-def refuse_unknown(given: str, form: set[str]) -> None:
-    """Airflow takes any field of a run's configuration; one that no form has is a slip of whoever wrote it."""
-    unknown = sorted(set(json.loads(given)) - form)
+def check_form(conf: Mapping[str, Any], form: Collection[str]) -> None:
+    """Airflow takes any field of a run's configuration; one that the DAG's form lacks is a slip of whoever wrote it."""
+    unknown = sorted(set(conf) - set(form))
     if unknown:
-        raise AnswerIsNo("no such field", field=", ".join(unknown), cure=f"the form has: {', '.join(sorted(form))}")
+        cure = f"the form has: {', '.join(sorted(form))}" if form else "this DAG has no form: trigger it without any"
+        raise AnswerIsNo("no such field", field=", ".join(map(quoted, unknown)), cure=cure)
 
 
-def plan(pipeline: str, since: str, until: str, chunk_hours: str, dry_run: str, given: str) -> list[dict[str, str]]:
-    """The chunks of a backfill; none for a dry run. Unknown fields, bad ranges and lost records are refused."""
-    from tally.backfill.coverage import coverage
-    from tally.backfill.plan import plan as make
+def known(name: str) -> Pipeline:
+    """The pipeline of that name; one that the form does not offer will not be there when it is tried again."""
     from tally.catalog.load import catalogue
 
-    refuse_unknown(given, FORM)
+    with for_good("pipeline"):
+        return catalogue().pipeline(name)
+
+
+@contextmanager
+def for_good(field: str = "") -> Iterator[None]:
+    """Turn wrong use, which does not pass by itself, into an answer of no, with the name that the form has for it."""
     try:
-        spec = catalogue().pipeline(pipeline)
-        made = make(spec, since, until, coverage=coverage(spec), chunk=timedelta(hours=int(chunk_hours)))
+        yield
     except TallyError as error:
-        if error.exit_code == 2 and error.field != "TALLY_KAFKA":  # wrong use does not pass by itself
-            raise AnswerIsNo(error.message, pipeline=error.pipeline, field=error.field, cure=error.cure) from None
-        raise
+        if error.exit_code != 2 or error.field == "TALLY_KAFKA":
+            raise
+        named = field or FORM_NAMES.get(error.field or "", error.field)
+        raise AnswerIsNo(error.message, pipeline=error.pipeline, field=named, cure=error.cure) from None
+
+
+def plan(pipeline: str, since: str, until: str, chunk_hours: str, dry_run: str) -> list[dict[str, str]]:
+    """The chunks of a backfill; none for a dry run. Bad ranges, sizes and lost records are refused."""
+    from tally.backfill.coverage import coverage
+    from tally.backfill.plan import plan as make
+
+    whole = HOURS.fullmatch(chunk_hours)
+    if not whole:
+        raise AnswerIsNo(f"{quoted(chunk_hours)} is no number of hours", field="chunk_hours", cure="1 to 744")
+    if dry_run not in ("True", "False"):
+        raise AnswerIsNo(f"{quoted(dry_run)} is neither true nor false", field="dry_run", cure="true or false")
+    spec = known(pipeline)
+    with for_good():
+        made = make(spec, since, until, coverage=coverage(spec), chunk=timedelta(hours=int(whole[1])))
     print(made)
     made.require()
-    if dry_run.lower() == "true":
+    if dry_run == "True":
         print("dry run: nothing is done")
         return []
     return [chunk.as_dict() for chunk in made.chunks]

@@ -21,6 +21,7 @@ from tally.speed import agree
 from tally.speed.agree import Finding
 from tally.supervise import launch, lock
 from tally.supervise.policy import SILENCE_MS
+from tally.words import printable
 
 GIB = 2**30
 # A micro-batch and a batch need some room at once; with less than this a stream is about to stop.
@@ -114,7 +115,7 @@ def of_agreement(pipeline: Pipeline, *, silent: bool) -> list[Finding]:
 def of_wish(name: str) -> Finding:
     wish = streams.wanted(name)
     since = f" since {iso(from_millis(wish['at']))} by {wish['by']}" if wish["at"] else ""
-    why = f": {wish['why']}" if wish["why"] else ""
+    why = f": {printable(wish['why'])}" if wish["why"] else ""
     return Finding(name="wanted", seen=f"{wish['state']}{since}{why}")
 
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal
 
 from tally.supervise.policy import SILENCE_MS
+from tally.words import printable
 
 State = Literal[
     "healthy", "starting", "catching_up", "idle", "stalled", "hung", "dead", "crash_looping", "data_lost", "failed",
@@ -71,7 +72,7 @@ def at_rest(signs: Signs) -> Verdict | None:
         return None
     by = f"by {signs.wanted['by']}" if signs.wanted["by"] else "by a person"
     since = f" since {clock(signs.wanted['at'], day=True)}" if signs.wanted["at"] else ""
-    reason = f"{by}{since}" + (f": {signs.wanted['why']}" if signs.wanted["why"] else "")
+    reason = f"{by}{since}" + (f": {printable(signs.wanted['why'])}" if signs.wanted["why"] else "")
     if signs.lives and signs.stream.get("state") in ("running", "starting"):
         return Verdict(state="stopping", reason=f"its last micro-batch ends; {wish} {reason}", next_step="wait")
     resume = f"tally resume {signs.pipeline}"
