@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from faults.kinds import batch, broker, clock, disk, kills, records, retention, stops, supervisors
+from faults.kinds import batch, broker, clock, disk, kills, network, records, retention, stops, supervisors
 from faults.producer import Disorder
 from faults.run import Kind
 
@@ -20,6 +20,7 @@ ALL = (
     Kind(name="freeze", fault=stops.frozen, seconds=400, pipelines=ONE),
     Kind(name="broker killed", fault=broker.killed, seconds=240),
     Kind(name="broker away", fault=broker.away_for_long, seconds=300),
+    Kind(name="network cut", fault=network.cut, seconds=700, apart=True),
     Kind(name="disk full", fault=disk.full, seconds=400, pipelines=ONE, mounts=DISKS),
     Kind(name="poison", fault=records.poisoned, seconds=180, rate=40),
     Kind(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from faults import invariants, tables
+from faults import invariants, network, tables
 from faults.producer import Disorder, Sender
 from faults.report import Heal, Result
 from faults.stack import Stack, running, until
@@ -106,6 +106,7 @@ class Kind:
     pipelines: Sequence[str] = tuple(SHAPES)
     seconds: float = 240.0
     settings: dict[str, str] = field(default_factory=dict)
+    apart: bool = False  # driver and supervisor have a network of their own, which can be cut from the broker's
     mounts: dict[str, int] = field(default_factory=dict)  # small file systems, by the setting that lies on them, in MB
     disorder: Disorder = field(default_factory=Disorder)
     rate: float = 120.0
@@ -115,7 +116,10 @@ def carry_out(kind: Kind, seed: int, seconds: float | None = None, settled: Sett
     """Run a fault once, from nothing to the last invariant; `settled` does the batch half, else a new process does."""
     began = time.monotonic()
     result = Result(fault=kind.name, seed=seed)
-    with running(Stack(kind.pipelines, kind.mounts, **kind.settings)) as stack:
+    result.lacking = network.lacking() if kind.apart else ""
+    if result.lacking:
+        return result
+    with running(Stack(kind.pipelines, kind.mounts, apart=kind.apart, **kind.settings)) as stack:
         rng = random.Random(f"{seed} {kind.name}")
         sender = Sender(stack.bootstrap, random.Random(rng.random()), rate=kind.rate, disorder=kind.disorder)
         run = Run(stack, sender, rng, result, began + (seconds or kind.seconds))
