@@ -21,7 +21,9 @@ FAILING = {**RUNNING, "state": "failed", "reason": "no disk", "failures": 1, "re
 CASES: list[tuple[dict[str, Any], State]] = [
     ({}, "healthy"),
     ({"lag": 0, "progress_age": 90_000}, "idle"),
-    ({"lag": None, "progress_age": 90_000}, "healthy"),
+    ({"lag": 50_000, "progress_age": 90_000}, "catching_up"),
+    ({"lag": None, "progress_age": 20_000}, "healthy"),
+    ({"lag": None, "progress_age": 90_000}, "stalled"),
     ({"lag": 50_000, "stream": {**RUNNING, "freshness": 900.0, "gaining": 500.0}}, "catching_up"),
     ({"lag": 50_000, "progress_age": 300_000}, "stalled"),
     ({"progress_age": None, "stream": {}, "driver_age": 20_000, "silent": 900}, "starting"),
@@ -72,6 +74,7 @@ def test_every_state_has_its_case() -> None:
             ["3 drivers", "no memory", "next try at 08:00:08Z"],
         ),
         ({"version": "v2"}, ["version v1", "v2"]),
+        ({"lag": None, "progress_age": 90_000}, ["Kafka does not answer", "no micro-batch for 90 s"]),
         ({"lag": 60_000, "stream": {**RUNNING, "freshness": 900.0, "gaining": 500.0}}, ["60,000", "about 2 min"]),
         ({"lag": 60_000, "stream": {**RUNNING, "freshness": 900.0, "gaining": -20.0}}, ["falls behind by 20 records"]),
     ],

@@ -17,8 +17,11 @@ State = Literal[
 STARTING_MS = 180_000
 # No micro-batch for so long although records wait: longer than any fold or large first batch that was measured.
 STALLED_MS = 120_000
-# A newest batch that held records older than this is behind; below it the pace of micro-batches itself is seen.
+# A newest batch that held records older than this is behind, and so is one that ended longer ago while records wait;
+# below it the pace of micro-batches itself is seen.
 BEHIND_SECONDS = 60.0
+# No micro-batch for so long, and nobody can ask Kafka whether any is due: a restarting broker is back sooner.
+UNKNOWN_MS = 30_000
 IDLE_MS = 30_000
 # The watch sees a dead driver within seconds; without one the slow clock does.
 SOON, BY_CLOCK = "the streams DAG starts it within seconds", "no watcher: the streams DAG looks every five minutes"
@@ -142,11 +145,18 @@ def moving(signs: Signs) -> Verdict:
     waited = signs.progress_age if signs.progress_age is not None else age
     records = "unknown lag" if signs.lag is None else f"{signs.lag:,} records behind"
     idle_since_start = signs.lag == 0 and signs.stream.get("state") == "running"
+    if signs.lag is None and waited > UNKNOWN_MS and age > UNKNOWN_MS:
+        reason = f"Kafka does not answer, and no micro-batch for {seconds(waited)}: nobody knows what waits"
+        cure = "look at the brokers, and at the network on the way to them; once they answer it goes on by itself"
+        return Verdict(state="stalled", reason=reason, next_step=cure)
     if (signs.progress_age is None or signs.progress_age > age) and age < STARTING_MS and not idle_since_start:
         return Verdict(state="starting", reason="its first micro-batch is not done yet", next_step="wait a minute")
     if signs.lag and waited > STALLED_MS and age > STALLED_MS:
         reason = f"{records}, and no micro-batch for {seconds(waited)}"
         return Verdict(state="stalled", reason=reason, next_step=f"look at {signs.log}")
+    if signs.lag and min(waited, age) > BEHIND_SECONDS * 1000:
+        reason = f"{records}, and no micro-batch for {seconds(waited)}"
+        return Verdict(state="catching_up", reason=reason, next_step=f"wait; after two minutes look at {signs.log}")
     if signs.lag and float(signs.stream.get("freshness", -1.0)) > BEHIND_SECONDS:
         return Verdict(state="catching_up", reason=f"{records}; {eta(signs)}", next_step="wait")
     if signs.lag == 0 and waited > IDLE_MS:
