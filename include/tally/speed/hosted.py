@@ -46,7 +46,7 @@ class Hosted:
         self.held: lock.Lock | None = None
         self.lease: leases.Lease | None = None
         self.failed: TallyError | None = None
-        self.gave_up = self.done = self.stopped = self.fenced = False
+        self.gave_up = self.done = self.stopped = self.fenced = self.moved = False
         self.restarts = int(streams.wanted(pipeline.name)["restarts"])
         self.resting = ""
         self.told_batch, self.gain = -1, Gain()
@@ -122,6 +122,7 @@ class Hosted:
             streams.show(pipeline.name, state="running")
             self.movement, self.moved_at, self.gain = None, time.monotonic(), Gain()
         except Exception as error:
+            self.driver.require_jvm()
             self.fail(as_refusal(error, pipeline))
 
     def take(self) -> bool:
@@ -171,7 +172,7 @@ class Hosted:
             failures=0,
             retry_at=0,
         )
-        self.driver.moved()
+        self.moved = True
         incidents.close(pipeline.name, *FAULTS, done="it runs again")
 
     def look_after(self) -> None:
@@ -203,6 +204,10 @@ class Hosted:
                 assert self.driver.spark is not None
                 return progress and progress["batchId"], tasks_ended(self.driver.spark, self.query)
         return None
+
+    def waits(self) -> bool:
+        """Whether no micro-batch of it runs or is due: it has none to read, or is to rest, or is tried again later."""
+        return self.query is None or bool(self.query.status["message"] == "Waiting for data to arrive")
 
     def tell(self) -> None:
         """What the newest micro-batch's progress says: how fresh it made the windows, how fast it ran, what waits."""

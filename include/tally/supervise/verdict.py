@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from tally import memory
 from tally.supervise.policy import SILENCE_MS
 
 State = Literal[
@@ -60,7 +61,7 @@ class Verdict:
 
 def verdict(signs: Signs) -> Verdict:
     """The first rule that fits decides."""
-    for rule in (at_rest, given_up, without_driver, hung, failing, outdated, moving):
+    for rule in (at_rest, given_up, without_driver, hung, dying, failing, outdated, moving):
         found = rule(signs)
         if found is not None:
             return found
@@ -102,11 +103,24 @@ def without_driver(signs: Signs) -> Verdict | None:
     if signs.driver_age is None:
         return Verdict(state="dead", reason="no driver was ever started", next_step=then)
     if signs.deaths > 1:
-        words = f"; the last one said: {signs.last_words}" if signs.last_words else ""
-        reason = f"{signs.deaths} drivers in a row died before any micro-batch{words}{next_try(signs.driver_retry_at)}"
-        return Verdict(state="crash_looping", reason=reason, next_step=f"mend what {signs.log} names")
-    reason = f"its driver is gone ({seconds(signs.silent)} silent)"
+        return looping(signs, next_try(signs.driver_retry_at))
+    words = f": {signs.last_words}" if signs.deaths and signs.last_words else ""
+    reason = f"its driver is gone ({seconds(signs.silent)} silent){words}"
     return Verdict(state="dead", reason=reason, next_step=then)
+
+
+def dying(signs: Signs) -> Verdict | None:
+    """Its driver lives, as those lived that died before it: only a micro-batch of its own tells the difference."""
+    if signs.deaths < 2 or (signs.progress_age is not None and signs.progress_age < (signs.driver_age or 0)):
+        return None
+    return looping(signs, "; the next one is being tried now")
+
+
+def looping(signs: Signs, then: str) -> Verdict:
+    words = f"; the last one said: {signs.last_words}" if signs.last_words else ""
+    reason = f"{signs.deaths} drivers in a row died before every stream went on{words}{then}"
+    cure = memory.cure(signs.last_words) or f"mend what {signs.log} names"
+    return Verdict(state="crash_looping", reason=reason, next_step=cure)
 
 
 def hung(signs: Signs) -> Verdict | None:
