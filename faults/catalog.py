@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from faults.kinds import batch, broker, clock, disk, kills, network, records, retention, stops, supervisors
+from faults.kinds import (
+    batch,
+    broker,
+    clock,
+    disk,
+    kills,
+    memory,
+    network,
+    records,
+    retention,
+    stops,
+    supervisors,
+)
 from faults.producer import Disorder
 from faults.run import Kind
 
@@ -22,6 +34,10 @@ ALL = (
     Kind(name="broker away", fault=broker.away_for_long, seconds=300),
     Kind(name="network cut", fault=network.cut, seconds=700, apart=True),
     Kind(name="disk full", fault=disk.full, seconds=400, pipelines=ONE, mounts=DISKS),
+    Kind(
+        name="out of memory", fault=memory.out, seconds=400, rate=40, settings=memory.HEAPS,
+        pipelines=("meter_minutes", "shop_minutes"),
+    ),
     Kind(name="poison", fault=records.poisoned, seconds=180, rate=40),
     Kind(
         name="disorder", fault=records.disorderly, seconds=180, rate=80,
