@@ -109,6 +109,7 @@ class Kind:
     apart: bool = False  # driver and supervisor have a network of their own, which can be cut from the broker's
     mounts: dict[str, int] = field(default_factory=dict)  # small file systems, by the setting that lies on them, in MB
     disorder: Disorder = field(default_factory=Disorder)
+    begins: datetime | None = None  # in event time; None: so that it stays behind the clock
     rate: float = 120.0
 
 
@@ -121,7 +122,10 @@ def carry_out(kind: Kind, seed: int, seconds: float | None = None, settled: Sett
         return result
     with running(Stack(kind.pipelines, kind.mounts, apart=kind.apart, **kind.settings)) as stack:
         rng = random.Random(f"{seed} {kind.name}")
-        sender = Sender(stack.bootstrap, random.Random(rng.random()), rate=kind.rate, disorder=kind.disorder)
+        start = None if kind.begins is None else int(kind.begins.timestamp() * 1000)
+        sender = Sender(
+            stack.bootstrap, random.Random(rng.random()), rate=kind.rate, disorder=kind.disorder, start_ms=start
+        )
         run = Run(stack, sender, rng, result, began + (seconds or kind.seconds))
         sender.start()
         try:

@@ -55,9 +55,9 @@ class Stack:
         shutil.copy(CATALOGUE / "topics.py", catalogue)
         for name in pipelines:
             shutil.copy(CATALOGUE / "pipelines" / f"{name}.py", catalogue / "pipelines")
-        self.before = {name: value for name, value in os.environ.items() if name.startswith("TALLY_")}
+        self.before = dict(os.environ)
         for name in self.before:
-            if name != "TALLY_JARS":
+            if name.startswith("TALLY_") and name != "TALLY_JARS":
                 del os.environ[name]
         places = {"TALLY_HOME": str(self.home), "TALLY_CATALOG": str(catalogue), "TALLY_KAFKA_PORT": str(free_port())}
         os.environ.update({**SETTINGS, **places, "TALLY_FAILPOINT": f"@{self.arm_file}", **settings})
@@ -167,7 +167,7 @@ class Stack:
         for where in self.mounts:
             subprocess.run(["umount", "-l", str(where)], check=False)
         forget_stores()
-        for name in [name for name in os.environ if name.startswith("TALLY_")]:
+        for name in os.environ.keys() - self.before.keys():
             del os.environ[name]
         os.environ.update(self.before)
         if os.environ.get("FAULTS_KEEP"):
