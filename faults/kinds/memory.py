@@ -10,7 +10,9 @@ from faults.kinds.records import allow_large
 from faults.run import Run, quiet
 from faults.stack import until
 from faults.truth import SHAPES
+from tally.control import streams
 from tally.memory import OUT, STREAM
+from tally.supervise import launch
 
 SMALL, SANE = "380m", "1200m"
 # Large records are taken one by one: half a gigabyte is enough. Spark itself refuses so small a heap, unless it
@@ -24,18 +26,10 @@ DEATH_SECONDS, WORD_SECONDS = 180.0, 120.0
 def out(run: Run) -> None:
     """A burst of large valid records, then two drivers dead of it, the words that people read, and the cure."""
     allow_large(run)
-    since, deaths = time.monotonic(), set()
+    since = time.monotonic()
     for _ in range(BURST):
         send_large(run)
-
-    def twice_dead() -> bool:
-        from tally.control import streams
-        from tally.supervise.launch import APP
-
-        deaths.add(int((streams.driver(APP) or {}).get("deaths", 0)))
-        return max(deaths) >= 2
-
-    if not until(lambda: quiet(twice_dead), DEATH_SECONDS):
+    if not until(lambda: (quiet(deaths) or 0) >= 2, DEATH_SECONDS):
         run.broken("I5", f"no two drivers died of a full heap in {DEATH_SECONDS:.0f} s")
         return
     run.result.notes.append(f"two drivers dead {time.monotonic() - since:.0f} s after the burst")
@@ -49,7 +43,14 @@ def out(run: Run) -> None:
     since = time.monotonic()
     run.stack.supervise()
     run.heals("heap full", since, by=f"{STREAM}={SANE}")
+    if not until(lambda: quiet(deaths) == 0, WORD_SECONDS):
+        run.broken("I5", f"it moves, and {deaths()} deaths are still told of")
     run.one_writer()
+
+
+def deaths() -> int:
+    """How many drivers in a row have died."""
+    return int((streams.driver(launch.APP) or {}).get("deaths", 0))
 
 
 def send_large(run: Run) -> None:
