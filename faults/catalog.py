@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from faults.kinds import batch, broker, clock, disk, injection, kills, records, retention, stops, supervisors
+from faults.kinds import (
+    batch,
+    broker,
+    clock,
+    disk,
+    injection,
+    kills,
+    memory,
+    network,
+    records,
+    retention,
+    stops,
+    supervisors,
+)
 from faults.producer import Disorder
 from faults.run import Kind
 
@@ -26,7 +39,12 @@ ALL = (
     Kind(name="freeze", fault=stops.frozen, seconds=400, pipelines=ONE),
     Kind(name="broker killed", fault=broker.killed, seconds=240),
     Kind(name="broker away", fault=broker.away_for_long, seconds=300),
+    Kind(name="network cut", fault=network.cut, seconds=700, apart=True),
     Kind(name="disk full", fault=disk.full, seconds=400, pipelines=ONE, mounts=DISKS),
+    Kind(
+        name="out of memory", fault=memory.out, seconds=400, rate=40, settings=memory.HEAPS,
+        pipelines=("meter_minutes", "shop_minutes"),
+    ),
     Kind(name="poison", fault=records.poisoned, seconds=180, rate=40, breaks=False),
     Kind(
         name="disorder", fault=records.disorderly, seconds=180, rate=80, breaks=False,

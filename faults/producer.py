@@ -68,13 +68,14 @@ class Sender(threading.Thread):
         rate: float = 120,
         speed: int = 60,
         disorder: Disorder | None = None,
+        start_ms: int | None = None,
     ) -> None:
         super().__init__(name="producer", daemon=True)
         self.rng, self.rate, self.speed, self.disorder = rng, rate, speed, disorder or Disorder()
         self.sent: list[Sent] = []
         self.failed: list[str] = []
         self.recent: dict[str, list[dict[str, Any]]] = {topic: [] for topic in TOPICS}
-        self.start_ms = int(time.time() * 1000) - 40 * HOUR
+        self.start_ms = int(time.time() * 1000) - 40 * HOUR if start_ms is None else start_ms
         self.reached = self.start_ms
         self.next_id = 0
         self.halt = threading.Event()

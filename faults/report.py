@@ -31,6 +31,7 @@ class Result:
     checked: list[Checked] = field(default_factory=list)
     broken: list[Broken] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    lacking: str = ""  # why it could not be run here
     seconds: float = 0.0
 
     @property
@@ -61,7 +62,7 @@ def row(result: Result) -> tuple[str, ...]:
         result.fault, str(result.runs), str(len({heal.point for heal in result.heals})), str(len(took)),
         f"{totals['events']:,}", str(totals["lost"]), str(totals["doubled"]),
         ", ".join(sorted({heal.by for heal in result.heals})) or "-", *(times if took else ["-"] * 3),
-        "broken" if result.all_broken else "ok",
+        "broken" if result.all_broken else "not run" if result.lacking else "ok",
     )  # fmt: skip
 
 
@@ -69,7 +70,7 @@ def table(results: Sequence[Result]) -> str:
     """The results in columns, what is broken and what was noted below."""
     lines = [in_columns([HEADS, *map(row, results)])]
     for result in results:
-        lines += [f"{result.fault} (seed {result.seed}): {one}" for one in (*result.notes, *result.all_broken)]
+        lines += [f"{result.fault} (seed {result.seed}): {one}" for one in (*said(result), *result.all_broken)]
     return "\n".join(lines)
 
 
@@ -79,6 +80,10 @@ def in_columns(rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in rows
     )
+
+
+def said(result: Result) -> list[str]:
+    return [f"not run, {result.lacking}"] if result.lacking else result.notes
 
 
 def write(results: Sequence[Result], file: Path) -> None:

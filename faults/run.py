@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from faults import invariants, tables
+from faults import invariants, network, tables
 from faults.producer import Disorder, Sender
 from faults.report import Heal, Result
 from faults.stack import Stack, running, until
@@ -106,8 +106,10 @@ class Kind:
     pipelines: Sequence[str] = tuple(SHAPES)
     seconds: float = 240.0
     settings: dict[str, str] = field(default_factory=dict)
+    apart: bool = False  # driver and supervisor have a network of their own, which can be cut from the broker's
     mounts: dict[str, int] = field(default_factory=dict)  # small file systems, by the setting that lies on them, in MB
     disorder: Disorder = field(default_factory=Disorder)
+    begins: datetime | None = None  # in event time; None: so that it stays behind the clock
     rate: float = 120.0  # records a second
     breaks: bool = True  # something must break, and heal, at least once
     speed: int = 60  # seconds of event time in a second; at 60 the story reaches the present after 40 minutes
@@ -117,10 +119,19 @@ def carry_out(kind: Kind, seed: int, seconds: float | None = None, settled: Sett
     """Run a fault once, from nothing to the last invariant; `settled` does the batch half, else a new process does."""
     began = time.monotonic()
     result = Result(fault=kind.name, seed=seed)
-    with running(Stack(kind.pipelines, kind.mounts, **kind.settings)) as stack:
+    result.lacking = network.lacking() if kind.apart else ""
+    if result.lacking:
+        return result
+    with running(Stack(kind.pipelines, kind.mounts, apart=kind.apart, **kind.settings)) as stack:
         rng = random.Random(f"{seed} {kind.name}")
+        start = None if kind.begins is None else int(kind.begins.timestamp() * 1000)
         sender = Sender(
-            stack.bootstrap, random.Random(rng.random()), rate=kind.rate, speed=kind.speed, disorder=kind.disorder
+            stack.bootstrap,
+            random.Random(rng.random()),
+            rate=kind.rate,
+            speed=kind.speed,
+            disorder=kind.disorder,
+            start_ms=start,
         )
         run = Run(stack, sender, rng, result, began + (seconds or kind.seconds))
         sender.start()

@@ -20,6 +20,7 @@ from typing import Any
 
 import psutil
 
+from faults.network import Network
 from tally.embedded import airflow
 from tally.embedded.broker_files import free_port
 
@@ -42,7 +43,14 @@ SETTLE_SECONDS = 3600
 class Stack:
     """One home, and the processes that belong to it."""
 
-    def __init__(self, pipelines: Sequence[str], mounts: dict[str, int] | None = None, **settings: str) -> None:
+    def __init__(
+        self,
+        pipelines: Sequence[str],
+        mounts: dict[str, int] | None = None,
+        *,
+        apart: bool = False,
+        **settings: str,
+    ) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="tally-faults-"))
         self.home, self.arm_file = self.folder / "home", self.folder / "failpoint"
         self.pipelines = list(pipelines)
@@ -51,9 +59,9 @@ class Stack:
         shutil.copy(CATALOGUE / "topics.py", catalogue)
         for name in pipelines:
             shutil.copy(CATALOGUE / "pipelines" / f"{name}.py", catalogue / "pipelines")
-        self.before = {name: value for name, value in os.environ.items() if name.startswith("TALLY_")}
+        self.before = dict(os.environ)
         for name in self.before:
-            if name != "TALLY_JARS":
+            if name.startswith("TALLY_") and name != "TALLY_JARS":
                 del os.environ[name]
         places = {"TALLY_HOME": str(self.home), "TALLY_CATALOG": str(catalogue), "TALLY_KAFKA_PORT": str(free_port())}
         os.environ.update({**SETTINGS, **places, "TALLY_FAILPOINT": f"@{self.arm_file}", **settings})
@@ -61,23 +69,24 @@ class Stack:
         self.supervisor: subprocess.Popen[bytes] | None = None
         self.mounts: list[Path] = []
         self.wanted = dict(mounts or {})
+        self.network = Network(self.folder) if apart else None
 
     def start(self, *, driver: bool = True) -> None:
         """A broker that answers, and a supervisor that starts the driver."""
         for setting, megabytes in self.wanted.items():
             where = self.mount(setting.removeprefix("TALLY_").lower(), megabytes)
             os.environ[setting] = f"sqlite:///{where}/control.db" if setting == "TALLY_CONTROL" else str(where)
+        if self.network is not None:
+            os.environ["TALLY_KAFKA"] = self.network.open()
         self.bootstrap = self.tally("up")["bootstrap"]
         if driver:
             self.supervise()
 
     def supervise(self, **more: str) -> None:
         """Start the supervisor; what it starts inherits the given environment."""
-        log = (self.folder / "supervisor.log").open("ab")
-        self.supervisor = subprocess.Popen(
-            [sys.executable, "-m", "faults.supervise"], stdout=log, stderr=log, env={**os.environ, **more}
-        )
-        log.close()
+        command = [*(self.network.inside if self.network else []), sys.executable, "-m", "faults.supervise"]
+        with (self.folder / "supervisor.log").open("ab") as log:
+            self.supervisor = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **more})
 
     def stop_supervising(self) -> None:
         if self.supervisor is not None:
@@ -92,9 +101,10 @@ class Stack:
         self.stop_supervising()
         launch.stop()
 
-    def tally(self, *words: str, check: bool = True) -> Any:
-        """Run one verb with --json to its end; its document."""
-        done = subprocess.run([TALLY, *words, "--json"], capture_output=True, text=True, timeout=600, check=False)
+    def tally(self, *words: str, check: bool = True, before: Sequence[str] | None = None) -> Any:
+        """Run one verb with --json to its end, after the words of a command that runs commands; its document."""
+        command = [*(before or []), TALLY, *words, "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         if check and done.returncode not in (0, 1):
             raise RuntimeError(
                 f"tally {' '.join(words)} ended with {done.returncode}: {done.stdout}{done.stderr[-2000:]}"
@@ -156,10 +166,12 @@ class Stack:
                 process.kill()  # type: ignore[union-attr]
         with suppress(Exception):
             self.tally("down", check=False)
+        if self.network is not None:
+            self.network.close()
         for where in self.mounts:
             subprocess.run(["umount", "-l", str(where)], check=False)
         forget_stores()
-        for name in [name for name in os.environ if name.startswith("TALLY_")]:
+        for name in os.environ.keys() - self.before.keys():
             del os.environ[name]
         os.environ.update(self.before)
         if os.environ.get("FAULTS_KEEP"):

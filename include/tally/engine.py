@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,10 @@ JAVA_OPTIONS = (
     "-XX:ReservedCodeCacheSize=240m",
     # A stream that is stopped matches a regular expression against its whole stack trace: 1 MB overflows.
     "-Xss4m",
+    # A full heap fails in any thread, also in one whose end nobody sees: the JVM would limp on, or stand still. It ends
+    # at once instead (exit code 3), and what was planned is replayed. The price: an allocation that Spark would have
+    # survived, by spilling what it holds, ends the process too.
+    "-XX:+ExitOnOutOfMemoryError",
     *EXECUTOR_OPTIONS,
     # Errors only, from the first line on: Spark's own level applies only once a session is there.
     f"-Dlog4j2.configurationFile={(REPO / 'spark' / 'log4j2.properties').as_uri()}",
@@ -133,6 +139,22 @@ def session(app: str, *, memory: str | None = None, extra: Mapping[str, str] | N
         signal.signal(signal.SIGINT, chosen)
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def exit_code(patience: float = 0.0) -> int | None:
+    """How the JVM that this process started has ended: its exit code, a signal's below 0; None while it lives.
+
+    One that dies closes its connections some time before it has gone: `patience` is how many seconds to wait for that.
+    """
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)  # none where spark-submit's JVM started this process
+    if process is None:
+        return None
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(patience)
+    code: int | None = process.returncode
+    return code
 
 
 def jvm_pid(spark: SparkSession) -> int:

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from world import World
 
 from tally.control import incidents, streams
+from tally.supervise import launch, lock
 
 CHECKS = {"definition", "disk", "control store", "kafka", "checkpoint", "offsets log", "commit log", "ledger", "table",
           "topic", "retention", "wanted", "driver", "lock", "incidents"}  # fmt: skip
@@ -66,6 +67,23 @@ def test_where_all_is_well_each_check_says_so(copy: World) -> None:
     assert shown.returncode == 0 and lines[-1] == "all is well: nothing to do"
     assert all(line.startswith("ok ") for line in lines[:-1])
     assert "wanted: paused since" in shown.stdout and "nobody drives it" in shown.stdout
+
+
+def test_drivers_that_died_in_a_row_are_told_with_what_they_died_of(copy: World) -> None:
+    app = (streams.stream(NAME) or {})["app"]
+    streams.want(NAME, "running", by="a test", why="")
+    streams.register_driver(app, "here", 1, 0.0, "the.log")
+    streams.died(app, 3, 0, "out of memory: the JVM's heap was full")
+    incidents.report("", "driver died", "driver 1 is gone (out of memory)", cure="a larger heap")
+
+    def told_of_memory() -> bool:
+        found = bad(asked()[1])
+        assert "driver 1 is gone" in found["incident"]["seen"] and found["incident"]["cure"] == "a larger heap"
+        return "out of memory" in found["driver"]["seen"] and "TALLY_STREAM_MEMORY" in found["driver"]["cure"]
+
+    assert told_of_memory(), "none lives"
+    with lock.hold(launch.lock_path(app)):
+        assert told_of_memory(), "the next one lives, and nothing says yet that it will not die of it too"
 
 
 def test_what_is_bad_has_its_cure_below_it_and_the_last_line_says_what_to_do_first(copy: World) -> None:

@@ -1,4 +1,4 @@
-"""What a stream's driver says of an error that it did not expect."""
+"""What a stream's driver says of an error that it did not expect, and when earlier drivers' deaths are over."""
 
 from __future__ import annotations
 
@@ -7,13 +7,72 @@ from pathlib import Path
 
 import pytest
 
-from tally.errors import DataLost
+from tally import engine, memory
+from tally.control import incidents, streams
+from tally.errors import DataLost, StreamFailed
+from tally.speed.driver import Driver
 from tally.speed.refusal import as_refusal
 
 
 @dataclass
 class Named:
     name: str = "demand"
+
+
+@dataclass
+class Stream:
+    moved: bool
+    at_rest: bool = False
+
+    def waits(self) -> bool:
+        return self.at_rest
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
+    (tmp_path / "catalog" / "pipelines").mkdir(parents=True)
+    (tmp_path / "catalog" / "topics.py").touch()
+    monkeypatch.setenv("TALLY_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TALLY_CATALOG", str(tmp_path / "catalog"))
+    monkeypatch.delenv("TALLY_CONTROL", raising=False)
+    (tmp_path / "home").mkdir()
+    return Driver([])
+
+
+@pytest.mark.parametrize(
+    ("hosted", "over"),
+    [
+        ([Stream(moved=True), Stream(moved=True)], True),
+        ([Stream(moved=True), Stream(moved=False, at_rest=True)], True),
+        ([Stream(moved=True), Stream(moved=False)], False),
+        ([Stream(moved=False, at_rest=True)], False),
+    ],
+)
+def test_deaths_count_until_no_stream_is_where_drivers_died(driver: Driver, hosted: list[Stream], over: bool) -> None:
+    streams.register_driver("tally", "here", 1, 0.0, "log")
+    streams.died("tally", 3, 0, "out of memory")
+    incidents.report("", "driver died", "out of memory")
+    driver.hosted = hosted  # type: ignore[assignment]
+    driver.outlive()
+    found = streams.driver("tally")
+    assert found is not None and found["deaths"] == (0 if over else 3)
+    assert bool(incidents.opened("")) is not over
+
+
+def test_a_driver_whose_jvm_has_gone_ends_and_says_of_what(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "exit_code", lambda *_: memory.FULL_CODES[0])
+    driver.require_jvm()  # a session that was there before is not its own
+    driver.owns_spark = True
+    with pytest.raises(memory.JvmEnded, match="out of memory"):
+        driver.require_jvm()
+
+
+def test_an_executor_without_memory_is_a_failure_with_its_cure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TALLY_HOME", str(tmp_path))
+    error = RuntimeError("Job aborted\nCaused by: java.lang.OutOfMemoryError: Java heap space\n\tat org.apache")
+    found = as_refusal(error, Named())  # type: ignore[arg-type]
+    assert isinstance(found, StreamFailed)
+    assert "was full (Java heap space)" in found.message and "TALLY_STREAM_MEMORY" in (found.cure or "")
 
 
 def test_an_error_of_spark_s_is_one_line_and_stands_whole_in_a_file(

@@ -267,6 +267,37 @@ def test_a_driver_that_hangs_while_the_clock_is_set_back_is_replaced(monkeypatch
     assert act(command=COMMAND).pid not in (None, first.pid)
 
 
+def die(words: str) -> None:
+    """A driver that lives, then another that says something and is gone."""
+    first = act(command=[sys.executable, "-c", DRIVER.replace('print("no more", flush=True)', words)])
+    registered()
+    assert first.pid
+    time.sleep(0.5)
+    psutil.Process(first.pid).send_signal(signal.SIGKILL)
+    time.sleep(0.3)
+
+
+def test_a_driver_that_died_of_a_full_heap_is_told_with_memory_and_the_cure() -> None:
+    die("print('Terminating due to java.lang.OutOfMemoryError: Java heap space\\nTraceback\\npy4j: empty', flush=True)")
+    second = act(command=COMMAND)
+    assert "out of memory: the JVM's heap of 1536m was full (Java heap space)" in second.saw
+    (incident,) = incidents.opened("")
+    assert incident["cause"] == "driver died"
+    assert "TALLY_STREAM_MEMORY" in incident["cure"] and "TALLY_MAX_OFFSETS_PER_TRIGGER" in incident["cure"]
+
+
+def test_what_an_earlier_driver_said_is_not_what_the_next_one_died_of() -> None:
+    die("print('java.lang.OutOfMemoryError: Java heap space', flush=True)")
+    quiet = "".join(line for line in DRIVER.splitlines(keepends=True) if not line.startswith("print"))
+    second = act(command=[sys.executable, "-c", quiet])
+    assert second.pid
+    psutil.Process(second.pid).send_signal(signal.SIGKILL)
+    time.sleep(0.3)
+    third = act(command=COMMAND)
+    assert "was full" not in third.saw
+    assert "its log says nothing: it was killed" in third.saw
+
+
 def test_stop_ends_a_driver_that_was_started_by_hand(home: Path) -> None:
     byhand = subprocess.Popen(COMMAND)
     registered()

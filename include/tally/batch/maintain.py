@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from tally import lake
+from tally import lake, memory
 from tally.catalog.load import catalogue
 from tally.engine import jvm_pid
 from tally.settings import settings
@@ -49,6 +49,7 @@ def targets() -> Iterator[Target]:
         yield Target(table=("audit", pipeline.name), lock=("audit", pipeline.name))
 
 
+@memory.told(memory.BATCH)
 def maintain(spark: SparkSession) -> list[Tidied]:
     """Compact and vacuum each table that is there; doing so again finds nothing to do."""
     return [tidy(spark, target) for target in targets() if lake.table(settings().table(*target.table)) is not None]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tally import memory
 from tally.batch import restate
 from tally.catalog.duration import from_millis, iso, parse_instant, to_millis
 from tally.catalog.load import catalogue
@@ -41,6 +42,7 @@ class Report:
         return "\n".join(f"{self.pipeline}: {line}" for line in [*(took or ["nothing new to ingest"]), *stated])
 
 
+@memory.told(memory.BATCH)
 def batch(name: str, start: str, end: str, *, only: bool = False, step: str | None = None) -> Report:
     """Ingest, then restate [from, to) of a pipeline; with a step, just that."""
     pipeline = catalogue().pipeline(name)

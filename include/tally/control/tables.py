@@ -115,7 +115,7 @@ drivers = Table(
     Column("log", Text, nullable=False, default=""),
     Column("launcher", String(16), nullable=False, default="local"),
     Column("job", Text, nullable=False, default=""),  # what another machine knows the process by
-    Column("deaths", Integer, nullable=False, default=0),  # launches since the last one under which a stream moved
+    Column("deaths", Integer, nullable=False, default=0),  # launches since the last one that every stream outlived
     Column("retry_at", BigInteger, nullable=False, default=0),
     Column("last_words", Text, nullable=False, default=""),
 )

@@ -13,6 +13,7 @@ from typing import Any
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from tally import memory
 from tally.engine import spark_conf
 from tally.settings import REPO, Settings, settings
 
@@ -65,7 +66,10 @@ class SparkApplication(SparkSubmitOperator):  # type: ignore[misc]
         """What the application itself said it failed of, if it said so."""
         lines = list(getattr(self._hook, "_last_submit_log_lines", ()))
         cures = [at for at, line in enumerate(lines) if at and line.startswith("cure: ")]
-        return "\n  ".join(lines[cures[-1] - 1 : cures[-1] + 1]) if cures else ""
+        if cures:
+            return "\n  ".join(lines[cures[-1] - 1 : cures[-1] + 1])
+        text = "\n".join(lines)  # the JVM is the parent here: one whose heap is full takes the application with it
+        return str(memory.full(text, memory.BATCH)) if memory.FULL.search(text) else ""
 
 
 def connection(run: Settings) -> str:

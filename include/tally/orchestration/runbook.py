@@ -11,7 +11,7 @@ late does no harm. Its log's last line says what was seen and done.
 The driver belongs to no Airflow worker: it outlives this task and Airflow itself. **Pausing this DAG stops the
 supervision, not the streams.** `tally pause PIPELINE` or `tally stop PIPELINE` stops a stream, `tally down` everything.
 
-A driver that dies is started again at once; one that dies again before any micro-batch after 2, 4, 8 … 120 seconds.
+A driver that dies is started again at once; one that dies again before every stream went on after 2, 4 … 120 seconds.
 
 **tell** then says how each stream is, in the words of `tally status`, and sends incidents that nobody was told of to
 `TALLY_WEBHOOK` and `TALLY_NOTIFIERS`. What cannot be sent is said in its log, and sent at its next turn.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally import lake
+from tally import lake, memory
 from tally.batch import restate
 from tally.batch.events import starting_in
 from tally.batch.report import instant
@@ -31,6 +31,7 @@ from tally.speed import commit
 from tally.speed.fold import newest_rows
 
 
+@memory.told(memory.BATCH)
 def compare(name: str, start: str | None = None, end: str | None = None, ticket: str = "") -> int:
     """Compare a range of windows, or all that are due, and keep what was found; the reconciliation's id."""
     pipeline = catalogue().pipeline(name)

@@ -184,4 +184,5 @@ def unreachable(topic: str, error: object) -> TallyError:
     text = str(getattr(cause, "str", lambda: cause)())
     if getattr(cause, "name", lambda: "")() == "UNKNOWN_TOPIC_OR_PART":
         return TallyError("there is no such topic", field=topic, cure="tally up creates the catalogue's topics")
-    return TallyError(f"Kafka does not answer: {text}", field="TALLY_KAFKA", cure="tally up, or check the address")
+    cure = "check the brokers, the address and the network; it is asked again" if settings().kafka else "tally up"
+    return TallyError(f"Kafka does not answer: {text}", field="TALLY_KAFKA", cure=cure)

@@ -10,6 +10,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from sqlalchemy.exc import SQLAlchemyError
 
+from tally import memory
 from tally.catalog.load import catalogue
 from tally.control import incidents, streams
 from tally.engine import jvm_pid, session
@@ -46,7 +47,7 @@ class Driver:
         """Host the queries until told to stop, or until all have caught up; what failed for good, or is broken."""
         for fault in self.broken:
             print(f"not run: {fault}", flush=True)
-        with lock.hold(launch.lock_path(self.app)) as held:
+        with lock.hold(launch.lock_path(self.app)) as held, memory.told(memory.STREAM):
             me = psutil.Process()
             log = str(launch.log_path(self.app))
             streams.register_driver(self.app, settings().host_name, me.pid, me.create_time(), log)
@@ -67,7 +68,9 @@ class Driver:
         while not self.stopping:
             for hosted in self.hosted:
                 self.pulse.turned()  # before each: one that starts, or a Kafka that is silent, takes seconds
+                self.require_jvm()
                 self.tend(hosted)
+            self.outlive()
             if self.until_caught_up and all(hosted.done for hosted in self.hosted):
                 return
             if self.hosted and all(hosted.stopped for hosted in self.hosted):
@@ -86,6 +89,11 @@ class Driver:
                 print(f"{hosted.pipeline.name}: the control store does not answer: {said}", flush=True)
             self.trouble = said
 
+    def require_jvm(self) -> None:
+        """A driver without its JVM hosts nothing: it ends, and says of what."""
+        if gone := self.owns_spark and memory.behind(None, memory.STREAM):
+            raise gone
+
     def take_new(self) -> None:
         """Host pipelines that were added to the catalogue since; a broken file is told of by `tally check`."""
         if not self.takes_new:
@@ -100,9 +108,14 @@ class Driver:
         for hosted in self.hosted:
             hosted.beat()
 
-    def moved(self) -> None:
-        """A stream made a commit: what this driver died of before is over."""
-        if not self.has_moved:
+    def outlive(self) -> None:
+        """Once a stream made a commit and none is where earlier drivers died, their deaths are over.
+
+        All of them: one stream's micro-batch may kill each driver, while the others go on in between.
+        """
+        if self.has_moved or not any(hosted.moved for hosted in self.hosted):
+            return
+        if all(hosted.moved or hosted.waits() for hosted in self.hosted):
             self.has_moved = True
             streams.survived(self.app)
             incidents.close("", *policy.DRIVER_FAULTS, done="a new driver's streams move")

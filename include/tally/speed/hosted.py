@@ -45,7 +45,7 @@ class Hosted:
         self.held: lock.Lock | None = None
         self.lease: leases.Lease | None = None
         self.failed: TallyError | None = None
-        self.gave_up = self.done = self.stopped = self.fenced = False
+        self.gave_up = self.done = self.stopped = self.fenced = self.moved = False
         self.restarts = int(streams.wanted(pipeline.name)["restarts"])
         self.resting = ""
         self.told_batch, self.gain = -1, Gain()
@@ -134,6 +134,7 @@ class Hosted:
             self.motion, self.gain = Motion(self.query, self.driver.keeper.spark), Gain()
             streams.show(pipeline.name, state="running")
         except Exception as error:
+            self.driver.require_jvm()
             self.fail(as_refusal(error, pipeline))
 
     def take(self) -> bool:
@@ -184,9 +185,8 @@ class Hosted:
         """What it, or its driver, failed of before is over."""
         self.failures = 0
         streams.show(self.pipeline.name, state="running", reason="", failures=0, retry_at=0, **more)
-        self.driver.moved()
         incidents.close(self.pipeline.name, *FAULTS, done=done)
-        self.proven = True
+        self.proven = self.moved = True
 
     def look_after(self) -> None:
         """A running query: tell of its progress, end it when it is stuck, see that its topics are still the same."""
@@ -207,6 +207,10 @@ class Hosted:
         if time.monotonic() - self.checked_at > IDENTITY_SECONDS:
             self.checked_at = time.monotonic()
             self.check_identity()
+
+    def waits(self) -> bool:
+        """Whether no micro-batch of it runs or is due: it has none to read, or is to rest, or is tried again later."""
+        return self.query is None or bool(self.query.status["message"] == "Waiting for data to arrive")
 
     def tell(self) -> None:
         """What the newest micro-batch's progress says: how fresh it made the windows, how fast it ran, what waits."""

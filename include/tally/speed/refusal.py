@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from datetime import UTC, datetime
 
+from tally import memory
 from tally.catalog.duration import iso
 from tally.catalog.spec import Pipeline
 from tally.errors import AnswerIsNo, StreamFailed, TallyError
@@ -40,6 +41,8 @@ def as_refusal(error: BaseException, pipeline: Pipeline) -> TallyError:
     whole.write_text(f"{iso(datetime.now(UTC))} {''.join(traceback.format_exception(error))}")
     if harmed := state.refusal(error, pipeline):
         return harmed
+    if full := memory.behind(error, memory.STREAM):  # an executor's: ours would be gone
+        return StreamFailed(full.message, pipeline=pipeline.name, cure=f"{full.cure}; all of it is in {whole}")
     words, cure = cause(str(error))
     if cure:  # one of ours, raised below Spark
         return AnswerIsNo(words, pipeline=pipeline.name, cure=f"{cure}; all of it is in {whole}")

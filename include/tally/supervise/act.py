@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
+from tally import memory
 from tally.control import incidents, streams
 from tally.control.store import now_ms
 from tally.embedded import process
@@ -22,6 +23,8 @@ from tally.supervise.policy import DIED, HUNG, SILENCE_MS, Seen, Step, decide, d
 # Silence is read off the wall clock, which may jump. Before a driver is ended for it, it is listened to for two beats.
 LISTEN_SECONDS = 5.0
 WORDS = 300  # characters of a dead driver's last line that are worth keeping
+LINES = 400  # of its log that may hold it: below it stand the traces of those who met a JVM that was gone
+SILENT = "its log says nothing: it was killed, by a person or by the kernel for want of memory (dmesg says so)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,15 +116,25 @@ def do(seen: Seen, step: Step, command: Sequence[str] | None) -> Done:
 def count_death(seen: Seen) -> Seen:
     """Count the death of the driver that the store still names, and set when the next one may start."""
     deaths, wait = seen.deaths + 1, delay_ms(seen.deaths + 1)
-    lines = process.tail(launch.log_path(seen.app), lines=1).strip()
-    streams.died(seen.app, deaths, now_ms() + wait, lines[:WORDS])
-    return replace(seen, uncounted=False, deaths=deaths, retry_in=wait, last_words=lines[:WORDS])
+    words = last_words(seen)[:WORDS]
+    streams.died(seen.app, deaths, now_ms() + wait, words)
+    return replace(seen, uncounted=False, deaths=deaths, retry_in=wait, last_words=words)
+
+
+def last_words(seen: Seen) -> str:
+    """What its log says that a driver died of; a local one that was killed says nothing, and that is said."""
+    launched = process.read_json(launch.run_file(seen.app))
+    mine = "log_from" in launched and launched.get("pid") == seen.pid
+    since = int(launched["log_from"]) if mine else 0
+    words = memory.last_words(process.tail(launch.log_path(seen.app), LINES if mine else 2, since).splitlines())
+    return words or (SILENT if mine else "")
 
 
 def tell(step: Step, saw: str, did: str) -> None:
     """An incident, where the step answers one; the next micro-batch closes it."""
     if step.cause:
-        incidents.report("", step.cause, saw, cure="none is needed if it ends by itself; tally status", done=did)
+        cure = memory.cure(saw) or "none is needed if it ends by itself; tally status"
+        incidents.report("", step.cause, saw, cure=cure, done=did)
 
 
 @contextmanager

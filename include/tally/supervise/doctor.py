@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 import sqlalchemy as sa
 
+from tally import memory
 from tally.catalog.duration import from_millis, iso
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
@@ -20,7 +21,7 @@ from tally.sources import kafka
 from tally.speed import agree
 from tally.speed.agree import Finding
 from tally.supervise import launch, lock
-from tally.supervise.policy import SILENCE_MS
+from tally.supervise.policy import DRIVER_FAULTS, SILENCE_MS
 from tally.words import printable
 
 GIB = 2**30
@@ -130,25 +131,27 @@ def of_driver(name: str) -> Finding:
     running = streams.wanted(name)["state"] == "running"
     said = [line for line in process.tail(log, LAST_LINES).splitlines() if line.strip()]
     ending = f"; log {log}" + (": " + " | ".join(line.strip()[:160] for line in said) if said else "")
+    deaths, words = int((driver or {}).get("deaths", 0)), str((driver or {}).get("last_words", ""))
     if not lives:
-        seen, cure = (
-            f"no driver of {app} lives, the last one {spoke}{ending}",
-            "the streams DAG starts one; by hand: tally stream",
-        )
-        return Finding(name="driver", seen=seen, fault=TallyError(seen, field="driver", cure=cure) if running else None)
+        seen = f"no driver of {app} lives, the last one {spoke}" + (f": {words}" if words else "") + ending
+        cure = memory.cure(words) or "the streams DAG starts one; by hand: tally stream"
+        return of_wrong_driver(seen, cure) if running else Finding(name="driver", seen=seen)
     if silent is not None and silent > SILENCE_MS:
-        seen, cure = (
-            f"the driver of {app} lives but {spoke}{ending}",
-            "the streams DAG replaces it: docs/runbook.md, hung",
-        )
-        return Finding(name="driver", seen=seen, fault=TallyError(seen, field="driver", cure=cure))
+        seen = f"the driver of {app} lives but {spoke}{ending}"
+        return of_wrong_driver(seen, "the streams DAG replaces it: docs/runbook.md, hung")
+    if running and deaths > 1:
+        seen = f"{deaths} drivers of {app} in a row died before every stream went on: {words}{ending}"
+        return of_wrong_driver(seen, memory.cure(words) or f"mend what {log} names")
     state, reason = row.get("state", "unknown"), row.get("reason", "")
     seen = f"the driver of {app} lives and {spoke}; the stream is {state}" + (f": {reason}" if reason else "")
     if running and state in ("failed", "gave_up", "data_lost"):
         told = next((one for one in incidents.opened(name) if one["evidence"] == reason), {})
-        cure = str(told.get("cure") or "") or f"look at {log}"
-        return Finding(name="driver", seen=seen, fault=TallyError(seen, field="driver", cure=cure))
+        return of_wrong_driver(seen, str(told.get("cure") or "") or f"look at {log}")
     return Finding(name="driver", seen=seen)
+
+
+def of_wrong_driver(seen: str, cure: str) -> Finding:
+    return Finding(name="driver", seen=seen, fault=TallyError(seen, field="driver", cure=cure))
 
 
 def of_locks(pipeline: Pipeline) -> Iterator[Finding]:
@@ -160,7 +163,8 @@ def of_locks(pipeline: Pipeline) -> Iterator[Finding]:
 
 
 def of_incidents(name: str) -> Iterator[Finding]:
-    found = incidents.opened(name)
+    shared = [one for one in incidents.opened("") if one["cause"] in DRIVER_FAULTS]
+    found = [*incidents.opened(name), *shared]
     if not found:
         yield Finding(name="incidents", seen="none is open")
     for one in found:

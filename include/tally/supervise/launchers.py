@@ -71,6 +71,7 @@ class Local:
     def start(self, command: Sequence[str] = DRIVER, log: Path | None = None) -> Launched:
         log = log or self.run.home / "logs" / f"stream-{self.app}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
+        begin = log.stat().st_size if log.exists() else 0
         with log.open("ab") as out:
             child = subprocess.Popen(
                 list(command), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
@@ -79,7 +80,7 @@ class Local:
         driver = psutil.Process(child.pid)
         child.returncode = 0  # it outlives us: nobody waits for it, and Popen must not warn about that
         one = Launched(pid=driver.pid, created=driver.create_time(), host=self.run.host_name)
-        process.write_json(self.pidfile, process.identity(driver))
+        process.write_json(self.pidfile, {**process.identity(driver), "log_from": begin})
         return one
 
     def lives(self, one: Launched) -> bool:
@@ -94,7 +95,7 @@ class Local:
 
     @property
     def pidfile(self) -> Path:
-        """{"pid", "created"} of the driver, by which `tally down` ends it first."""
+        """{"pid", "created"} of the driver, by which `tally down` ends it first; "log_from" is where its log begins."""
         return self.run.home / "run" / f"stream-{self.app}.json"
 
     def ours(self, one: Launched) -> None:

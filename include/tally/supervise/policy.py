@@ -66,14 +66,14 @@ def decide(seen: Seen) -> Step:
         said = f": {seen.last_words}" if seen.last_words else ""
         return Step(
             kind="nothing",
-            saw=f"{seen.deaths} drivers in a row died before any micro-batch; next try in {seen.retry_in / 1000:.0f} s"
-            f"{said}",
+            saw=f"{seen.deaths} drivers in a row died before every stream went on; "
+            f"next try in {seen.retry_in / 1000:.0f} s{said}",
         )
     return Step(kind="start", saw="no driver lives" if seen.age is not None else "no driver was ever started")
 
 
 def delay_ms(deaths: int) -> int:
-    """How long to wait after so many deaths in a row without a micro-batch in between."""
+    """How long to wait after so many deaths in a row, none of which every stream has outlived."""
     if deaths <= 1:
         return 0
     return int(min(MOST_DELAY_MS, FIRST_DELAY_MS * 2 ** min(deaths - 2, 20)) * random.uniform(0.8, 1.2))

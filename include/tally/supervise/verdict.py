@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from tally import memory
 from tally.supervise.policy import SILENCE_MS
 from tally.words import printable
 
@@ -18,8 +19,11 @@ State = Literal[
 STARTING_MS = 180_000
 # No micro-batch for so long although records wait: longer than any fold or large first batch that was measured.
 STALLED_MS = 120_000
-# A newest batch that held records older than this is behind; below it the pace of micro-batches itself is seen.
+# A newest batch that held records older than this is behind, and so is one that ended longer ago while records wait;
+# below it the pace of micro-batches itself is seen.
 BEHIND_SECONDS = 60.0
+# No micro-batch for so long, and nobody can ask Kafka whether any is due: a restarting broker is back sooner.
+UNKNOWN_MS = 30_000
 IDLE_MS = 30_000
 # The watch sees a dead driver within seconds; without one the slow clock does.
 SOON, BY_CLOCK = "the streams DAG starts it within seconds", "no watcher: the streams DAG looks every five minutes"
@@ -58,7 +62,7 @@ class Verdict:
 
 def verdict(signs: Signs) -> Verdict:
     """The first rule that fits decides."""
-    for rule in (at_rest, given_up, without_driver, hung, failing, outdated, moving):
+    for rule in (at_rest, given_up, without_driver, hung, dying, failing, outdated, moving):
         found = rule(signs)
         if found is not None:
             return found
@@ -100,11 +104,24 @@ def without_driver(signs: Signs) -> Verdict | None:
     if signs.driver_age is None:
         return Verdict(state="dead", reason="no driver was ever started", next_step=then)
     if signs.deaths > 1:
-        words = f"; the last one said: {signs.last_words}" if signs.last_words else ""
-        reason = f"{signs.deaths} drivers in a row died before any micro-batch{words}{next_try(signs.driver_retry_at)}"
-        return Verdict(state="crash_looping", reason=reason, next_step=f"mend what {signs.log} names")
-    reason = f"its driver is gone ({seconds(signs.silent)} silent)"
+        return looping(signs, next_try(signs.driver_retry_at))
+    words = f": {signs.last_words}" if signs.deaths and signs.last_words else ""
+    reason = f"its driver is gone ({seconds(signs.silent)} silent){words}"
     return Verdict(state="dead", reason=reason, next_step=then)
+
+
+def dying(signs: Signs) -> Verdict | None:
+    """Its driver lives, as those lived that died before it: only a micro-batch of its own tells the difference."""
+    if signs.deaths < 2 or (signs.progress_age is not None and signs.progress_age < (signs.driver_age or 0)):
+        return None
+    return looping(signs, "; the next one is being tried now")
+
+
+def looping(signs: Signs, then: str) -> Verdict:
+    words = f"; the last one said: {signs.last_words}" if signs.last_words else ""
+    reason = f"{signs.deaths} drivers in a row died before every stream went on{words}{then}"
+    cure = memory.cure(signs.last_words) or f"mend what {signs.log} names"
+    return Verdict(state="crash_looping", reason=reason, next_step=cure)
 
 
 def hung(signs: Signs) -> Verdict | None:
@@ -143,11 +160,18 @@ def moving(signs: Signs) -> Verdict:
     waited = signs.progress_age if signs.progress_age is not None else age
     records = "unknown lag" if signs.lag is None else f"{signs.lag:,} records behind"
     idle_since_start = signs.lag == 0 and signs.stream.get("state") == "running"
+    if signs.lag is None and waited > UNKNOWN_MS and age > UNKNOWN_MS:
+        reason = f"Kafka does not answer, and no micro-batch for {seconds(waited)}: nobody knows what waits"
+        cure = "look at the brokers, and at the network on the way to them; once they answer it goes on by itself"
+        return Verdict(state="stalled", reason=reason, next_step=cure)
     if (signs.progress_age is None or signs.progress_age > age) and age < STARTING_MS and not idle_since_start:
         return Verdict(state="starting", reason="its first micro-batch is not done yet", next_step="wait a minute")
     if signs.lag and waited > STALLED_MS and age > STALLED_MS:
         reason = f"{records}, and no micro-batch for {seconds(waited)}"
         return Verdict(state="stalled", reason=reason, next_step=f"look at {signs.log}")
+    if signs.lag and min(waited, age) > BEHIND_SECONDS * 1000:
+        reason = f"{records}, and no micro-batch for {seconds(waited)}"
+        return Verdict(state="catching_up", reason=reason, next_step=f"wait; after two minutes look at {signs.log}")
     if signs.lag and float(signs.stream.get("freshness", -1.0)) > BEHIND_SECONDS:
         return Verdict(state="catching_up", reason=f"{records}; {eta(signs)}", next_step="wait")
     if signs.lag == 0 and waited > IDLE_MS:
