@@ -6,6 +6,7 @@ from faults.kinds import (
     batch,
     broker,
     clock,
+    days,
     disk,
     kills,
     memory,
@@ -19,6 +20,7 @@ from faults.producer import Disorder
 from faults.run import Kind
 
 ONE = ("shop_minutes",)
+MUCH_LATE = Disorder(late=0.1, hours_late=0.05, day_before=True)
 DISKS = {"TALLY_LAKE": 96, "TALLY_CHECKPOINTS": 48, "TALLY_CONTROL": 24}
 
 ALL = (
@@ -48,5 +50,16 @@ ALL = (
     Kind(name="two supervisors", fault=supervisors.raced, seconds=900, pipelines=ONE, rate=20),
     Kind(name="Airflow dies", fault=supervisors.airflow_dies, seconds=1500, pipelines=ONE, rate=20),
     Kind(name="clock", fault=clock.off, seconds=300, pipelines=ONE),
+    *(
+        Kind(
+            name=name, fault=change.fault, seconds=500, begins=change.begins, disorder=MUCH_LATE,
+            settings={"TZ": change.zone}, pipelines=("meter_minutes", "shop_minutes"), rate=60,
+        )
+        for name, change in (
+            ("a day of 25 hours", days.BERLIN_AUTUMN),
+            ("a day of 23 hours", days.BERLIN_SPRING),
+            ("a day of 25 hours elsewhere", days.NEW_YORK_AUTUMN),
+        )
+    ),
 )  # fmt: skip
 KINDS = {kind.name: kind for kind in ALL}
