@@ -6,6 +6,7 @@ from faults.kinds import (
     batch,
     broker,
     clock,
+    days,
     disk,
     injection,
     kills,
@@ -20,6 +21,7 @@ from faults.producer import Disorder
 from faults.run import Kind
 
 ONE = ("shop_minutes",)
+MUCH_LATE = Disorder(late=0.1, hours_late=0.05, day_before=True)
 DISKS = {"TALLY_LAKE": 96, "TALLY_CHECKPOINTS": 48, "TALLY_CONTROL": 24}
 # Five million events: no heap of a short run, and a JVM that compiles all the way.
 LARGE = {"TALLY_STREAM_MEMORY": "1536m", "TALLY_SPARK_MEMORY": "3g", "TALLY_JAVA_OPTIONS": ""}
@@ -59,5 +61,16 @@ ALL = (
         settings={"TALLY_BATCH_EVERY": "0 0 1 1 *"},  # one run as it starts, none at the full hour
     ),
     Kind(name="clock", fault=clock.off, seconds=300, pipelines=ONE),
+    *(
+        Kind(
+            name=name, fault=change.fault, seconds=500, begins=change.begins, disorder=MUCH_LATE,
+            settings={"TZ": change.zone}, pipelines=("meter_minutes", "shop_minutes"), rate=60,
+        )
+        for name, change in (
+            ("a day of 25 hours", days.BERLIN_AUTUMN),
+            ("a day of 23 hours", days.BERLIN_SPRING),
+            ("a day of 25 hours elsewhere", days.NEW_YORK_AUTUMN),
+        )
+    ),
 )  # fmt: skip
 KINDS = {kind.name: kind for kind in ALL}
