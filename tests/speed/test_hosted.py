@@ -34,15 +34,11 @@ class Hosting:
 
     app: str = "tally"
     until_caught_up: bool = False
-    has_moved: bool = False
     spark: Any = None
     keeper: Keeper = field(default_factory=lambda: Keeper(SimpleNamespace(sparkContext=SimpleNamespace())))  # type: ignore[arg-type]
 
     def adopted_by(self, held: lock.Lock) -> None:
         pass
-
-    def moved(self) -> None:
-        self.has_moved = True
 
 
 TABLE = ("speed", "trips", "v1")
@@ -163,7 +159,7 @@ def test_a_stream_for_which_nothing_waits_is_well_again_without_a_micro_batch(
     hosted.tend()
     row = streams.stream("trips") or {}
     assert (row["state"], row["failures"], row["reason"], hosted.failures) == ("running", 0, "", 0)
-    assert not incidents.opened("trips") and hosted.driver.has_moved
+    assert not incidents.opened("trips") and hosted.moved
     hosted.release()
 
 

@@ -210,7 +210,7 @@ class Hosted:
 
     def waits(self) -> bool:
         """Whether no micro-batch of it runs or is due: it has none to read, or is to rest, or is tried again later."""
-        return self.query is None or bool(self.query.status["message"] == "Waiting for data to arrive")
+        return self.query is None or (self.motion is not None and self.motion.waits)
 
     def tell(self) -> None:
         """What the newest micro-batch's progress says: how fresh it made the windows, how fast it ran, what waits."""
