@@ -33,9 +33,9 @@ from tally.supervise import launch, lock
 held = lock.hold(launch.lock_path())
 child = subprocess.Popen(["sleep", "300"])
 held.adopt(child.pid)
-streams.register_driver("tally", "here", os.getpid(), psutil.Process().create_time(), "log")
 print("airflow in the environment:", [n for n in os.environ if "AIRFLOW" in n], flush=True)
 print("no more", flush=True)
+streams.register_driver("tally", "here", os.getpid(), psutil.Process().create_time(), "log")
 time.sleep(300)
 """
 COMMAND = [sys.executable, "-c", DRIVER]
@@ -56,8 +56,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def registered() -> None:
+    """Return once the stand-in itself has written its row, after all that it says."""
     deadline = time.monotonic() + 20
-    while streams.driver("tally") is None and time.monotonic() < deadline:
+    while (streams.driver("tally") or {}).get("log") != "log" and time.monotonic() < deadline:
         time.sleep(0.05)
 
 
@@ -217,7 +218,6 @@ def die(words: str) -> None:
     first = act(command=[sys.executable, "-c", DRIVER.replace('print("no more", flush=True)', words)])
     registered()
     assert first.pid
-    time.sleep(0.5)
     psutil.Process(first.pid).send_signal(signal.SIGKILL)
     time.sleep(0.3)
 
