@@ -33,9 +33,9 @@ from tally.supervise import launch, lock
 held = lock.hold(launch.lock_path())
 child = subprocess.Popen(["sleep", "300"])
 held.adopt(child.pid)
-streams.register_driver("tally", "here", os.getpid(), psutil.Process().create_time(), "log")
 print("airflow in the environment:", [n for n in os.environ if "AIRFLOW" in n], flush=True)
 print("no more", flush=True)
+streams.register_driver("tally", "here", os.getpid(), psutil.Process().create_time(), "log")
 time.sleep(300)
 """
 COMMAND = [sys.executable, "-c", DRIVER]
@@ -273,7 +273,6 @@ def die(words: str) -> None:
     first = act(command=[sys.executable, "-c", DRIVER.replace('print("no more", flush=True)', words)])
     registered()
     assert first.pid
-    time.sleep(0.5)
     psutil.Process(first.pid).send_signal(signal.SIGKILL)
     time.sleep(0.3)
 
