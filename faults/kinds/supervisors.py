@@ -158,7 +158,7 @@ def found(part: str) -> list[psutil.Process]:
 
 @contextmanager
 def locked(database: Path) -> Iterator[None]:
-    """An SQLite database takes nothing meanwhile: no heartbeat, no state, no new run. With its log ahead, reads go on."""
+    """An SQLite database takes nothing meanwhile: no heartbeat, no state, no new run. Reads go on."""
     holder = sqlite3.connect(database, timeout=120, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     try:
