@@ -62,6 +62,10 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(run.home / "spark-warehouse"),
         # Delta: a small table's state fits one partition; 50 tasks a snapshot cost more than the batch.
         "spark.databricks.delta.snapshotPartitions": "1",
+        # Parquet first looks at its buffers after a hundred rows: a gigabyte, where records are 10 MB. Here it looks
+        # after ten, and then as often as their sizes say.
+        "spark.hadoop.parquet.page.size.row.check.min": "10",
+        "spark.hadoop.parquet.block.size.row.check.min": "10",
         # Tasks that VACUUM lists files with. The default is 10,000, minutes of empty tasks for each small table; so few
         # make the listing of a table of a hundred thousand files some seconds slower.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
