@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import subprocess
 import sys
@@ -25,7 +26,7 @@ PARTS = ("scheduler", "triggerer", "api", "dag-processor")
 # The slow clock of the streams DAG comes every five minutes, and a driver then needs half a one.
 CLOCK_SECONDS = 400.0
 DATABASE_AWAY_SECONDS = 180.0
-TASK = "worker --"  # so the process of a running task calls itself
+TASK = re.compile(r"airflow worker -- [0-9a-f]{8}-")  # so a running task's process calls itself, by the task's id
 TASK_SECONDS = (0.0, 1.0, 2.5, 4.0)
 
 
@@ -122,10 +123,10 @@ def restarted(run: Run) -> None:
 
 def task_dies(run: Run, seconds: float) -> None:
     """The task that is to start a driver dies so long after it has begun: while it loads, or while it starts one."""
-    if not until(lambda: found(TASK), CLOCK_SECONDS, 0.05):
+    if not until(tasks, CLOCK_SECONDS, 0.05):
         run.result.notes.append("no task came that could be killed")
     time.sleep(seconds)
-    for victim in found(TASK):
+    for victim in tasks():
         with suppress(psutil.Error):
             victim.kill()
 
@@ -147,11 +148,20 @@ def killed(run: Run, what: str, seconds: float, by: str, and_then: Callable[[], 
 
 def found(part: str) -> list[psutil.Process]:
     """The processes of one part of this home's Airflow."""
+    return named(re.compile(f"airflow:? {re.escape(part)}"))
+
+
+def tasks() -> list[psutil.Process]:
+    """The processes in which tasks run now: not the executor's own, which wait for tasks under the same name."""
+    return named(TASK)
+
+
+def named(pattern: re.Pattern[str]) -> list[psutil.Process]:
+    """The processes of this home's Airflow whose command line has a pattern in it."""
     mine = []
     for one in process.session_of(airflow.pidfile(settings())):
         with suppress(psutil.Error):
-            words = " ".join(one.cmdline())
-            if f"airflow {part}" in words or f"airflow: {part}" in words:
+            if pattern.search(" ".join(one.cmdline())):
                 mine.append(one)
     return mine
 

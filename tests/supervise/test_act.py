@@ -344,3 +344,21 @@ def test_an_incident_that_nobody_was_told_of_wakes_the_dag_too(monkeypatch: pyte
     step = watch.turn()
     assert step is not None and step.kind == "tell"
     assert watch.turn() is None
+
+
+def test_an_order_that_nobody_follows_is_told_to_people_by_the_watcher_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Airflow's scheduler stands, or the DAG is paused: the run that would tell people does not come either."""
+    monkeypatch.setattr("tally.supervise.watch.UNHEEDED_SECONDS", 0.5)
+    told: list[list[str]] = []
+    watch = Watch(tell=lambda: told.append([row["cause"] for row in incidents.opened("")]))
+    assert watch.turn() is not None and not told, "it was only just ordered"
+    time.sleep(0.6)
+    watch.turn()
+    watch.turn()
+    assert told == [["nobody follows the watcher"]], "once"
+    (incident,) = incidents.opened("")
+    assert "no driver" in incident["evidence"] and "tally restart" in incident["cure"]
+    act(command=COMMAND)
+    registered()
+    watch.turn()
+    assert incidents.opened("") == []

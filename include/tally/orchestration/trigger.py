@@ -26,7 +26,7 @@ class StreamsNeedAction(BaseEventTrigger):  # type: ignore[misc]
     async def run(self) -> AsyncIterator[TriggerEvent]:
         from tally.supervise.watch import LOOK_SECONDS, Watch  # parsing a dag opens no control store
 
-        watch = Watch()
+        watch = Watch(tell=tell)
         while True:
             try:
                 step = await asyncio.to_thread(watch.turn)
@@ -38,3 +38,12 @@ class StreamsNeedAction(BaseEventTrigger):  # type: ignore[misc]
                 log.info("%s: %s", step.saw, step.kind)
                 yield TriggerEvent({"saw": step.saw, "needs": step.kind})
             await asyncio.sleep(LOOK_SECONDS)
+
+
+def tell() -> None:
+    """Tell people from here: the run that else does so does not come."""
+    from tally.orchestration.notify import notifiers
+    from tally.supervise.tell import tell as send
+
+    for line in send(notifiers()):
+        log.warning("%s", line)

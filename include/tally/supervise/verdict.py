@@ -28,6 +28,9 @@ IDLE_MS = 30_000
 # The watch sees a dead driver within seconds; without one the slow clock does.
 SOON, BY_CLOCK = "the streams DAG starts it within seconds", "no watcher: the streams DAG looks every five minutes"
 WATCHED_MS = 30_000
+# A watcher's order is followed within half a minute; later, nobody follows it.
+OVERDUE_MS = 120_000
+OVERDUE = "the streams DAG should have started it by now: is Airflow's scheduler up, and the DAG not paused?"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +103,9 @@ def without_driver(signs: Signs) -> Verdict | None:
     if signs.lives:
         return None
     watched = signs.watcher_silent is not None and signs.watcher_silent < WATCHED_MS
-    then = f"{SOON if watched else BY_CLOCK}, or: tally stream; log: {signs.log}"
+    overdue = watched and (signs.silent or 0) > OVERDUE_MS
+    by_itself = OVERDUE if overdue else SOON if watched else BY_CLOCK
+    then = f"{by_itself}, or: tally restart {signs.pipeline}; log: {signs.log}"
     if signs.driver_age is None:
         return Verdict(state="dead", reason="no driver was ever started", next_step=then)
     if signs.deaths > 1:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
@@ -30,6 +31,9 @@ SIGN_SECONDS = 5.0
 # A watcher that said nothing for so long is taken for dead; the slow clock then says so.
 WATCHER_SILENCE_MS = 30_000
 NO_WATCHER = "no watcher"
+# A run comes within seconds, and a start takes ten: four orders later nobody follows them, and people must know.
+UNHEEDED_SECONDS = 90.0
+UNHEEDED = "nobody follows the watcher"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,16 +49,19 @@ class Watcher:
 class Watch:
     """One watcher's memory: since when the driver is silent, what was last ordered, when it last signed."""
 
-    def __init__(self, name: str = "streams", app: str = APP) -> None:
-        self.name, self.app = name, app
+    def __init__(self, name: str = "streams", app: str = APP, tell: Callable[[], object] = lambda: None) -> None:
+        self.name, self.app, self.tell = name, app, tell
         self.beat: tuple[int, int] | None = None
         self.beat_seen = self.signed_at = self.ordered_at = float("-inf")
         self.ordered = ""
+        self.needed_since: float | None = None
+        self.unheeded = False
 
     def turn(self) -> Step | None:
         """One look; a step when it is to be ordered now: once when the need arises, then again while it lasts."""
         step = self.look()
         now = time.monotonic()
+        self.heeded(step, now)
         if now - self.signed_at >= SIGN_SECONDS:
             sign(self.name, step.saw)
             self.signed_at = now
@@ -69,6 +76,24 @@ class Watch:
             return None
         self.ordered, self.ordered_at = step.kind, now
         return step
+
+    def heeded(self, step: Step, now: float) -> None:
+        """Tell people once where an order is not followed: who would follow it is who else would tell them."""
+        if step.kind not in ("start", "replace"):
+            self.needed_since = None
+            if self.unheeded:
+                incidents.close("", UNHEEDED, done="its order was followed")
+            self.unheeded = False
+            return
+        self.needed_since = now if self.needed_since is None else self.needed_since
+        if now - self.needed_since > UNHEEDED_SECONDS and not self.unheeded:
+            self.unheeded = True
+            since = f"for {now - self.needed_since:.0f} s no run of the streams DAG has seen to it"
+            incidents.report(
+                "", UNHEEDED, f"{step.saw}; {since}",
+                cure="is Airflow's scheduler up, and the DAG not paused? Meanwhile, by hand: tally restart PIPELINE",
+            )  # fmt: skip
+            self.tell()
 
     def news(self) -> bool:
         """Whether there is somebody to tell, and something that not all of them have heard."""
