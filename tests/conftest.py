@@ -68,7 +68,11 @@ def spark(home: Path) -> Iterator[SparkSession]:
         patch.delenv("TALLY_JAVA_OPTIONS", raising=False)  # this one lives for minutes: a quarter faster
         started = session("tests")
     yield started
+    gateway = started.sparkContext._gateway
     started.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # on which its JVM ends, some time after we would have
+    gateway.proc.wait(60)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from tally.control import incidents, runs
 from tally.control.runs import open_reconciliation
 from tally.errors import AnswerIsNo, TallyError
 from tally.orchestration import steps
+from tally.supervise.launchers import Launched
 
 FORM = {
     "pipeline": "vendor_trips",
@@ -168,3 +169,33 @@ def test_people_are_told_of_incidents_though_the_catalogue_does_not_load(
         steps.tell()
     assert told == ["stale"]
     assert "told people of 1 of 1" in capsys.readouterr().out
+
+
+def test_without_a_watcher_the_clocks_run_waits_for_a_start_that_is_due_soon(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its next run comes in five minutes: a driver that may start in two seconds would lie dead until then."""
+    from tally.control import streams
+    from tally.control.store import now_ms
+    from tally.supervise import act as acting
+
+    streams.launching("tally", "here", "local", "log")
+    streams.died("tally", 3, now_ms() + 1_500, "no space left")
+    begun: list[str] = []
+    monkeypatch.setattr(acting.launch, "start", lambda app, command: begun.append(app) or Launched(pid=1, created=1.0))
+    steps.act()
+    said = capsys.readouterr().out
+    assert begun == ["tally"] and "next try in" in said and "started driver 1" in said
+
+
+def test_with_a_watcher_it_leaves_that_to_the_watchers_next_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tally.control import streams
+    from tally.control.store import now_ms
+    from tally.supervise import act as acting
+    from tally.supervise.watch import sign
+
+    streams.launching("tally", "here", "local", "log")
+    streams.died("tally", 3, now_ms() + 1_500, "no space left")
+    sign("streams", "a test looks")
+    monkeypatch.setattr(acting.launch, "start", lambda app, command: pytest.fail("it is not time"))
+    steps.act()

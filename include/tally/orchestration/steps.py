@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -32,12 +33,20 @@ class NothingToDo(Exception):
 
 
 def act() -> None:
-    """Have the streams' driver alive where one is wanted, and say when nobody watches over it."""
+    """Have the streams' driver alive where one is wanted, and say when nobody watches over it.
+
+    Without a watcher nobody orders again when a start that has to wait is due: the step waits for it.
+    """
     from tally.supervise.act import act as do
-    from tally.supervise.watch import check_watcher
+    from tally.supervise.look import look
+    from tally.supervise.watch import check_watcher, is_watched
 
     print(check_watcher())
     print(do())
+    seen = look()
+    if not is_watched() and not seen.lives and seen.retry_in > 0:
+        time.sleep(seen.retry_in / 1000 + 0.1)
+        print(do())
 
 
 def tell() -> None:

@@ -127,6 +127,12 @@ def watcher(name: str = "streams") -> Watcher | None:
     return Watcher(host=row.host, pid=row.pid, silent=max(0, now_ms() - row.beat_at), saw=row.saw)
 
 
+def is_watched(name: str = "streams") -> bool:
+    """Whether somebody looks, and will order again when it is time."""
+    last = watcher(name)
+    return last is not None and last.silent < WATCHER_SILENCE_MS
+
+
 def check_watcher(name: str = "streams") -> str:
     """Whether somebody watches, in words; nobody is an incident, closed when somebody does again."""
     last = watcher(name)
