@@ -45,6 +45,10 @@ class Watcher:
     silent: int
     saw: str
 
+    @property
+    def alive(self) -> bool:
+        return self.silent < WATCHER_SILENCE_MS
+
 
 class Watch:
     """One watcher's memory: since when the driver is silent, what was last ordered, when it last signed."""
@@ -130,13 +134,13 @@ def watcher(name: str = "streams") -> Watcher | None:
 def is_watched(name: str = "streams") -> bool:
     """Whether somebody looks, and will order again when it is time."""
     last = watcher(name)
-    return last is not None and last.silent < WATCHER_SILENCE_MS
+    return last is not None and last.alive
 
 
 def check_watcher(name: str = "streams") -> str:
     """Whether somebody watches, in words; nobody is an incident, closed when somebody does again."""
     last = watcher(name)
-    if last is not None and last.silent < WATCHER_SILENCE_MS:
+    if last is not None and last.alive:
         incidents.close("", NO_WATCHER, done="it watches again")
         return f"the watcher looked {last.silent / 1000:.0f} s ago"
     since = "nobody ever watched" if last is None else f"the watcher was last heard {last.silent // 1000} s ago"
