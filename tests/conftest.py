@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gc
 import os
 import shutil
 import signal
@@ -66,13 +67,20 @@ def spark(home: Path) -> Iterator[SparkSession]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("TALLY_JAVA_OPTIONS", raising=False)  # this one lives for minutes: a quarter faster
-        started = session("tests")
+        started = session("tests", memory="2g")  # hundreds of streams, where a driver has a handful
     yield started
     gateway = started.sparkContext._gateway
     started.stop()
     gateway.shutdown()
     gateway.proc.stdin.close()  # on which its JVM ends, some time after we would have
     gateway.proc.wait(60)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def collected() -> Iterator[None]:
+    """After each file, Python lets go of the queries and frames that it still names in the Spark session's JVM."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -51,6 +51,12 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join([*JAVA_OPTIONS, *shared_classes(run), *run.java_options.split()]),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # What a UI would show is gathered though there is none: a thousand plans in words, a hundred megabytes.
+        "spark.ui.retainedJobs": "20",
+        "spark.ui.retainedStages": "20",
+        "spark.ui.retainedTasks": "200",
+        "spark.sql.ui.retainedExecutions": "20",
+        "spark.sql.ui.explainMode": "simple",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.session.timeZone": "UTC",
