@@ -23,8 +23,8 @@ from faults.run import Kind
 ONE = ("shop_minutes",)
 MUCH_LATE = Disorder(late=0.1, hours_late=0.05, day_before=True)
 DISKS = {"TALLY_LAKE": 96, "TALLY_CHECKPOINTS": 48, "TALLY_CONTROL": 24}
-# Five million events: no heap of a short run, and a JVM that compiles all the way.
-LARGE = {"TALLY_STREAM_MEMORY": "1536m", "TALLY_SPARK_MEMORY": "3g", "TALLY_JAVA_OPTIONS": ""}
+# Five million events: no heap of a short run.
+LARGE = {"TALLY_STREAM_MEMORY": "1536m", "TALLY_SPARK_MEMORY": "3g"}
 
 ALL = (
     Kind(name="kill at failpoints", fault=kills.at_failpoints, seconds=500, pipelines=ONE),

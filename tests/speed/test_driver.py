@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from tally import engine, memory
 from tally.control import incidents, streams
 from tally.errors import DataLost, StreamFailed
+from tally.speed import driver as drivers
+from tally.speed import query as queries
 from tally.speed.driver import Driver
-from tally.speed.refusal import as_refusal
+from tally.speed.refusal import as_refusal, diagnosed
 
 
 @dataclass
 class Named:
     name: str = "demand"
+    version: str = "v1"
+    reads: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -97,3 +103,37 @@ def test_an_error_of_its_own_stays_as_it_is(tmp_path: Path, monkeypatch: pytest.
     lost = DataLost("records are gone", pipeline="demand")
     assert as_refusal(lost, Named()) is lost  # type: ignore[arg-type]
     assert not (tmp_path / "logs").exists()
+
+
+def test_looking_for_the_cause_of_one_failure_does_not_end_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TALLY_HOME", str(tmp_path))
+    error = RuntimeError("[DIVIDE_BY_ZERO] Division by zero.")
+
+    def found(raised: Exception) -> str:
+        def look(*_: object) -> None:
+            raise raised
+
+        monkeypatch.setattr(queries, "check_sources", look)
+        return diagnosed(error, Named()).message  # type: ignore[arg-type]
+
+    assert found(DataLost("records are gone", pipeline="demand")) == "records are gone"
+    assert found(ValueError("a plan that is no JSON")) == "[DIVIDE_BY_ZERO] Division by zero."
+
+
+def test_a_store_that_does_not_answer_as_new_pipelines_are_looked_for_ends_nothing(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OperationalError("select", {}, Exception("disk I/O error"))
+
+    monkeypatch.setattr(drivers, "catalogue", lambda: SimpleNamespace(pipelines={"demand": Named()}))
+    with monkeypatch.context() as away:
+        away.setattr(streams, "wanted", refuse)
+        driver.take_new()
+        assert driver.hosted == []
+    driver.take_new()
+    assert [hosted.pipeline.name for hosted in driver.hosted] == ["demand"]
+    driver.take_new()
+    assert len(driver.hosted) == 1
