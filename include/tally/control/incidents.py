@@ -19,11 +19,10 @@ def report(pipeline: str, cause: str, evidence: str, *, cure: str = "", done: st
     same = (incidents.c.pipeline == pipeline) & (incidents.c.cause == cause) & incidents.c.closed_at.is_(None)
     told = {"evidence": evidence, "cure": cure, "last_seen": now_ms(), **({"done": done} if done else {})}
     with store().begin() as connection:
-        known = connection.execute(sa.select(incidents.c.id).where(same)).scalar()
-        if known is not None:
-            again = sa.update(incidents).where(incidents.c.id == known)
-            connection.execute(again.values(**told, times=incidents.c.times + 1))
-            return int(known)
+        # The update first: it takes the store's write lock, so that of two who report at once one counts the other's.
+        again = sa.update(incidents).where(same).values(**told, times=incidents.c.times + 1)
+        if connection.execute(again).rowcount:
+            return int(connection.execute(sa.select(sa.func.min(incidents.c.id)).where(same)).scalar_one())
         new = sa.insert(incidents).values(pipeline=pipeline, cause=cause, first_seen=now_ms(), times=1, **told)
         return int(connection.execute(new).inserted_primary_key[0])  # type: ignore[index]
 
