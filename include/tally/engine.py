@@ -68,10 +68,12 @@ def spark_conf(run: Settings, memory: str) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(run.home / "spark-warehouse"),
         # Delta: a small table's state fits one partition; 50 tasks a snapshot cost more than the batch.
         "spark.databricks.delta.snapshotPartitions": "1",
-        # Parquet first looks at its buffers after a hundred rows: a gigabyte, where records are 10 MB. Here it looks
-        # after ten, and then as often as their sizes say.
-        "spark.hadoop.parquet.page.size.row.check.min": "10",
-        "spark.hadoop.parquet.block.size.row.check.min": "10",
+        # Parquet first looks at its buffers after a hundred rows, and then after as many as it thinks will fill a page:
+        # a gigabyte, where records are 10 MB. Looked at after each tenth row, they cost no time that can be measured.
+        **{f"spark.hadoop.parquet.{what}.size.row.check.min": "1" for what in ("page", "block")},
+        **{f"spark.hadoop.parquet.{what}.size.row.check.max": "10" for what in ("page", "block")},
+        # Who reads back what was put to disk keeps so many objects: a hundred by default, each some rows of 10 MB.
+        "spark.serializer.objectStreamReset": "1",
         # Tasks that VACUUM lists files with. The default is 10,000, minutes of empty tasks for each small table; so few
         # make the listing of a table of a hundred thousand files some seconds slower.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "8",
