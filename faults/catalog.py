@@ -34,8 +34,8 @@ ALL = (
     Kind(name="kill at files", fault=kills.at_files, seconds=500, pipelines=ONE),
     Kind(name="kill at any moment", fault=kills.at_any_moment, seconds=500),
     Kind(
-        name="kill under load", fault=kills.under_load, seconds=2400, pipelines=("shop_minutes", "meter_minutes"),
-        rate=2300, speed=30, settings=LARGE,
+        name="kill under load", fault=kills.under_load, seconds=1600, pipelines=("shop_minutes", "meter_minutes"),
+        rate=3400, speed=45, settings=LARGE,
     ),
     Kind(name="kill the batch", fault=batch.at_failpoints, seconds=500, pipelines=ONE),
     Kind(name="freeze", fault=stops.frozen, seconds=400, pipelines=ONE),
