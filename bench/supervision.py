@@ -1,28 +1,33 @@
 """How soon a dead or hung stream driver is noticed and a new one commits, under a real Airflow.
 
 The clock starts right before the signal. Noticed: the control store names the launch of another driver. Committed: the
-first micro-batch that the new driver wrote is in the ledger.
+first micro-batch that the new driver wrote is in the ledger. A new Airflow first runs a batch and a reconciliation of
+each pipeline; they are waited for, since eight JVMs beside it would be what is measured.
 """
 
 from __future__ import annotations
 
 import argparse
 import signal
+import sqlite3
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 from bench.home import TALLY, fresh_home
 
 PIPELINE = "vendor_trips"
-PATIENCE = 300.0
+PATIENCE = 600.0
+ASSET_SECONDS = 20.0
 STEADY_SECONDS = 8.0  # between two faults: the new driver's first micro-batches are over
 
 
 def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Kill and stop drivers under a running Airflow, and time what follows."""
-    with fresh_home(TALLY_BATCH_EVERY="0 0 1 1 *"):
+    with fresh_home(TALLY_BATCH_EVERY="0 0 1 1 *") as home:
         from tally.embedded import airflow
 
         producer = subprocess.Popen(
@@ -32,6 +37,9 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         try:
             airflow.start(wait=True)
             until("the first micro-batch", committed(0))
+            until("the end of Airflow's first runs", over := partial(first_runs_are_over, home))
+            time.sleep(ASSET_SECONDS)  # a batch that has ended is followed by a reconciliation
+            until("the end of the reconciliations", over)
             killed = [fault(signal.SIGKILL) for _ in range(given.kills)]
             hung = [fault(signal.SIGSTOP) for _ in range(given.hangs)]
         finally:
@@ -39,6 +47,17 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
             producer.wait(60)
             airflow.stop()
         return {"rate": given.kill_rate, "killed": summed(killed), "hung": summed(hung)}
+
+
+def first_runs_are_over(home: Path) -> bool:
+    """Whether each pipeline's batch has run, and nothing runs now."""
+    from tally.catalog.load import catalogue
+
+    with sqlite3.connect(f"file:{home / 'airflow' / 'airflow.db'}?mode=ro", uri=True) as database:
+        states = list(database.execute("SELECT dag_id, state FROM dag_run"))
+    ended = {dag for dag, state in states if state in ("success", "failed")}
+    due = {f"batch__{name}" for name in catalogue().pipelines}
+    return due <= ended and all(state in ("success", "failed") for _, state in states)
 
 
 def fault(number: signal.Signals) -> tuple[float, float]:
@@ -90,5 +109,6 @@ def summed(times: list[tuple[float, float]]) -> dict[str, Any]:
         p95 = ordered[min(len(ordered) - 1, -(-95 * len(ordered) // 100) - 1)]
         found[name] = {
             "p50": round(ordered[len(ordered) // 2], 2), "p95": round(p95, 2), "worst": round(ordered[-1], 2),
+            "each": [round(seconds, 1) for seconds in column],
         }  # fmt: skip
     return found
