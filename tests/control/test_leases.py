@@ -114,6 +114,31 @@ def test_one_of_the_same_name_in_another_container_is_not_known_to_be_gone(
     assert (lease.epoch, lease.sure) == (2, False) and time.monotonic() - began >= 2.0
 
 
+def test_several_silent_holders_are_waited_for_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"{name}/{number}" for number in range(3)]
+    monkeypatch.setenv("TALLY_HOST", "east")
+    for one in names:
+        leases.take(one)
+    monkeypatch.setenv("TALLY_HOST", "west")
+    leases.listen([*names, "speed/nobody ever took it/v1"])
+    began = time.monotonic()
+    taken = [leases.take(one, silence=3.0) for one in names]
+    assert [(one.epoch, one.sure) for one in taken] == [(2, False)] * 3
+    assert 2.0 <= time.monotonic() - began < 6.0
+
+
+def test_a_beat_since_it_was_listened_to_is_no_silence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TALLY_HOST", "east")
+    theirs = leases.take(name)
+    monkeypatch.setenv("TALLY_HOST", "west")
+    leases.listen([name])
+    time.sleep(1.5)
+    assert leases.beat(theirs)
+    began = time.monotonic()
+    assert leases.take(name, silence=2.0).epoch == 2
+    assert time.monotonic() - began >= 1.9
+
+
 def test_of_many_that_take_a_silent_one_at_once_one_gets_it(other: subprocess.Popen[str], name: str) -> None:
     other.send_signal(signal.SIGSTOP)
     script = "import sys; from tally.control import leases; print('ready', flush=True); sys.stdin.readline(); "

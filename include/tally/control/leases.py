@@ -7,12 +7,14 @@ when it has seen no beat for a while on its own clock, or knows the holder to be
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import psutil
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
+from tally.catalog.spec import Pipeline
 from tally.control.store import store
 from tally.control.tables import leases
 from tally.embedded.process import ended, place, since_boot
@@ -23,6 +25,8 @@ from tally.settings import settings
 # longer is ended by its own machine's supervisor at about the same time. Longer, and the table has no writer for long.
 SILENCE_SECONDS = 20.0
 POLL = 1.0
+# By lease: a holder's epoch and newest beat, and since when this process has heard no other.
+heard: dict[str, tuple[tuple[int, int], float]] = {}
 
 
 class Fenced(AnswerIsNo):
@@ -38,6 +42,27 @@ class Lease:
     sure: bool
 
 
+def name_of(pipeline: Pipeline) -> str:
+    """The lease on a pipeline's speed table."""
+    return f"speed/{pipeline.name}/{pipeline.version}"
+
+
+def listen(names: Iterable[str]) -> None:
+    """Begin to listen to several holders at once: who takes one later has waited for all of them meanwhile."""
+    for name in names:
+        row = _row(name)
+        if row is not None and row.held:
+            silent_since(row)
+
+
+def silent_since(row: sa.Row[tuple[object, ...]]) -> float:
+    """When this process first saw a holder's newest beat, by the clock that never jumps."""
+    name, newest = str(row.name), (int(row.epoch), int(row.beats))
+    if heard.get(name, ((-1, -1), 0.0))[0] != newest:
+        heard[name] = newest, time.monotonic()
+    return heard[name][1]
+
+
 def take(name: str, *, silence: float = SILENCE_SECONDS) -> Lease:
     """Take the lease; AnswerIsNo that names the holder when it beats. May wait as long as a silence must be."""
     row = _row(name)
@@ -50,7 +75,7 @@ def take(name: str, *, silence: float = SILENCE_SECONDS) -> Lease:
             row = _row(name)
             assert row is not None
     sure = not row.held or gone(row)  # who calls holds the kernel's lock: no other process of its home writes
-    deadline = time.monotonic() + silence
+    deadline = silent_since(row) + silence
     while not sure and time.monotonic() < deadline:
         time.sleep(POLL)
         now = _row(name)

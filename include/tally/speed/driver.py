@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from tally import memory
 from tally.catalog.load import catalogue
-from tally.control import incidents, streams
+from tally.control import incidents, leases, streams
 from tally.engine import jvm_pid, session
 from tally.errors import TallyError
 from tally.settings import settings
@@ -53,6 +53,7 @@ class Driver:
             streams.register_driver(self.app, settings().host_name, me.pid, me.create_time(), log)
             self.pulse.turned()
             self.pulse.start()
+            leases.listen(leases.name_of(hosted.pipeline) for hosted in self.hosted)  # its JVM takes seconds to start
             self.owns_spark = SparkContext._active_spark_context is None
             self.spark = session(f"tally-stream-{self.app}", memory=settings().stream_memory)
             self.adopted_by(held)

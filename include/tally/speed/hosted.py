@@ -142,7 +142,7 @@ class Hosted:
         pipeline = self.pipeline
         try:
             self.held = lock.hold(lock.table_path("speed", pipeline.name, pipeline.version))
-            self.lease = leases.take(f"speed/{pipeline.name}/{pipeline.version}")
+            self.lease = leases.take(leases.name_of(pipeline))
             self.driver.adopted_by(self.held)
         except Exception as error:
             self.release()  # all of it: half a writer would never write, and keep others from it

@@ -62,7 +62,7 @@ def hold(pipeline: Pipeline) -> lock.Lock:
     try:
         held = lock.hold(lock.table_path("speed", pipeline.name, pipeline.version))
         # On another machine only the lease tells; a driver there that is stopped, and goes on, writes nothing any more.
-        leases.release(leases.take(f"speed/{pipeline.name}/{pipeline.version}"))
+        leases.release(leases.take(leases.name_of(pipeline)))
     except TallyError as error:
         if held is not None:
             held.release()
