@@ -86,6 +86,21 @@ def test_other_errors_stay_what_they_are(monkeypatch: pytest.MonkeyPatch) -> Non
         (["trips: no checkpoint", "  cure: put it back"], "trips: no checkpoint", ""),
         (["trips: no disk", "\tat org.apache.spark.Run", "\t... 34 more"], "trips: no disk", ""),
         (["WARNING: Using incubator modules: jdk.incubator.vector"], "", ""),
+        (
+            [
+                "26/11/19 07:33:17 ERROR Executor: Exception in task 3.0 in stage 25.0 (TID 66): no such file",
+                "java.io.FileNotFoundException: /tmp/blockmgr/17/shuffle_16_66_0.index (No such file or directory)",
+                "\tat java.base/java.io.FileOutputStream.open0(Native Method)",
+                "Caused by: org.apache.spark.SparkException: Job aborted",
+            ],
+            "",
+            "",
+        ),
+        (
+            ["TALLY_HOME: no such folder", "26/11/19 07:33:17 ERROR Utils: Aborting task"],
+            "TALLY_HOME: no such folder",
+            "",
+        ),
     ],
 )
 def test_last_words_of_a_driver_name_memory_and_its_cure(

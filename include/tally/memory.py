@@ -24,6 +24,8 @@ FULL_CODES, KILLED_CODE = (3, 52), -9
 GONE_PATIENCE = 5.0
 FULL = re.compile(r"java\.lang\.OutOfMemoryError(?:: (?P<what>[^\n]+))?")
 NO_WORDS = re.compile(r"\s*(cure: |at |\.\.\. \d+ more|WARNING: Using incubator)")  # a JVM's greeting, and its stack
+# What Spark's JVM itself logs, with the exception below it: as its driver is killed, of tasks that lose their files.
+SPARKS = re.compile(r"\s*(\d\d/\d\d/\d\d \d\d:\d\d:\d\d [A-Z]+ |Caused by: |(java|javax|scala|org\.apache)\.[\w.$]+)")
 TOO_SMALL = re.compile(r"System memory (?P<there>\d+) must be at least (?P<least>\d+)")
 CURES = {
     STREAM: (
@@ -97,14 +99,15 @@ def told(setting: str) -> Iterator[None]:
 
 
 def last_words(lines: list[str]) -> str:
-    """What a process died of, by its log: want of memory if a line tells of it, else the last line but for a cure."""
+    """What a process died of, by its log: want of memory if a line tells of it, else its own last line."""
     said = [line.strip() for line in lines if line.strip() and not NO_WORDS.match(line)]
     for line in reversed(said):
         if OUT in line or KILLED in line:
             return line
     if any(FULL.search(line) for line in said):
         return str(full("\n".join(said), STREAM)).splitlines()[0]
-    return said[-1] if said else ""
+    own = [line for line in said if not SPARKS.match(line)]
+    return own[-1] if own else ""
 
 
 def cure(words: str, setting: str = STREAM) -> str:
