@@ -7,11 +7,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+from stand_in import COMMAND, DRIVER, home, registered, silence
 
 from tally.control import incidents, streams
 from tally.control.store import store
@@ -22,45 +22,11 @@ from tally.supervise import launch, policy
 from tally.supervise.act import act, start_anew
 from tally.supervise.launchers import Launched
 from tally.supervise.look import look
-from tally.supervise.watch import Watch, check_watcher
+from tally.supervise.watch import Watch
 
-# Takes the lock and registers, as the real driver does, with a child in place of the JVM.
-DRIVER = """
-import os, subprocess, sys, time
-import psutil
-from tally.control import incidents, streams
-from tally.supervise import launch, lock
-held = lock.hold(launch.lock_path())
-child = subprocess.Popen(["sleep", "300"])
-held.adopt(child.pid)
-print("airflow in the environment:", [n for n in os.environ if "AIRFLOW" in n], flush=True)
-print("no more", flush=True)
-streams.register_driver("tally", "here", os.getpid(), psutil.Process().create_time(), "log")
-time.sleep(300)
-"""
-COMMAND = [sys.executable, "-c", DRIVER]
+__all__ = ["home"]
+pytestmark = pytest.mark.usefixtures("home")
 GONE = policy.Step(kind="start", saw="no driver lives")
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    folder = tmp_path / "home"
-    (tmp_path / "catalog" / "pipelines").mkdir(parents=True)
-    (tmp_path / "catalog" / "topics.py").touch()
-    (tmp_path / "catalog" / "pipelines" / "trips.py").touch()
-    folder.mkdir()
-    monkeypatch.setenv("TALLY_HOME", str(folder))
-    monkeypatch.setenv("TALLY_CATALOG", str(tmp_path / "catalog"))
-    monkeypatch.delenv("TALLY_CONTROL", raising=False)
-    yield folder
-    launch.stop()
-
-
-def registered() -> None:
-    """Return once the stand-in has written its own row: until then it is its launcher's, and will change again."""
-    deadline = time.monotonic() + 20
-    while (streams.driver("tally") or {}).get("log") != "log" and time.monotonic() < deadline:
-        time.sleep(0.05)
 
 
 def test_none_lives_one_is_started_and_then_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,11 +56,6 @@ def test_a_killed_driver_is_replaced_and_leaves_no_child_behind() -> None:
     assert second.saw == f"driver {first.pid} is gone (no more)"
     assert second.pid not in (None, first.pid)
     assert ended(child)
-
-
-def silence(seconds: int) -> None:
-    with store().begin() as connection:
-        connection.execute(drivers.update().values(heartbeat_at=drivers.c.heartbeat_at - seconds * 1000))
 
 
 def test_a_driver_that_says_nothing_is_killed_even_when_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,21 +88,6 @@ def test_a_wall_clock_that_jumps_ends_no_driver(monkeypatch: pytest.MonkeyPatch)
     second = act(command=COMMAND)
     beats.join()
     assert (second.pid, second.did) == (first.pid, "nothing to do")
-
-
-def test_the_watcher_measures_silence_on_its_own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    act(command=COMMAND)
-    registered()
-    watch = Watch()
-    silence(3_600)
-    assert watch.turn() is None
-    monkeypatch.setattr(policy, "SILENCE_MS", 500)
-    time.sleep(0.6)
-    step = watch.turn()
-    assert step is not None and step.kind == "replace"
-    assert watch.turn() is None, "an order is not given every second"
-    streams.heartbeat("tally")
-    assert watch.turn() is None and watch.ordered == ""
 
 
 def kill(pid: int | None) -> None:
@@ -194,15 +140,6 @@ def test_many_that_act_at_once_start_one_driver() -> None:
     pids = {racer.communicate(timeout=60)[0].strip() for racer in racers}
     assert len(pids) == 1
     assert look().pid == int(pids.pop())
-
-
-def test_nobody_watching_is_an_incident_until_somebody_does() -> None:
-    assert "nobody ever watched" in check_watcher()
-    (incident,) = incidents.opened("")
-    assert incident["cause"] == "no watcher"
-    Watch().turn()
-    assert "looked 0 s ago" in check_watcher()
-    assert not incidents.opened("")
 
 
 def test_when_every_stream_is_paused_nothing_is_started() -> None:
@@ -332,33 +269,3 @@ def test_a_cluster_s_driver_is_known_by_its_job_and_its_words(monkeypatch: pytes
     assert "started driver streams:tally" in act().did
     assert asked == ["start", "stop streams:tally", "start"], "the silent one is ended before another is started"
     monkeypatch.delenv("TALLY_LAUNCHER")
-
-
-def test_an_incident_that_nobody_was_told_of_wakes_the_dag_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    act(command=COMMAND)
-    registered()
-    incidents.report("trips", "unexplained difference", "3 events")
-    assert Watch().turn() is None, "nobody is to be told"
-    monkeypatch.setenv("TALLY_WEBHOOK", "http://localhost:1/hook")
-    watch = Watch()
-    step = watch.turn()
-    assert step is not None and step.kind == "tell"
-    assert watch.turn() is None
-
-
-def test_an_order_that_nobody_follows_is_told_to_people_by_the_watcher_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Airflow's scheduler stands, or the DAG is paused: the run that would tell people does not come either."""
-    monkeypatch.setattr("tally.supervise.watch.UNHEEDED_SECONDS", 0.5)
-    told: list[list[str]] = []
-    watch = Watch(tell=lambda: told.append([row["cause"] for row in incidents.opened("")]))
-    assert watch.turn() is not None and not told, "it was only just ordered"
-    time.sleep(0.6)
-    watch.turn()
-    watch.turn()
-    assert told == [["nobody follows the watcher"]], "once"
-    (incident,) = incidents.opened("")
-    assert "no driver" in incident["evidence"] and "tally restart" in incident["cure"]
-    act(command=COMMAND)
-    registered()
-    watch.turn()
-    assert incidents.opened("") == []
