@@ -21,7 +21,7 @@ from tally.engine import jvm_pid
 from tally.errors import AnswerIsNo
 from tally.failpoints import failpoint
 from tally.settings import settings
-from tally.sources import kafka, unarchived
+from tally.sources import beginning, kafka, unarchived
 from tally.sources.client import spark_options
 from tally.sources.decode import decode
 from tally.sources.frames import FETCH, partition_date
@@ -101,6 +101,7 @@ def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
         while True:
             plan = next_range(topic, last, ends)
             if plan is None:
+                beginning.note(spark, topic)
                 return done
             seq, ranges = plan
             starts = {p: start for p, (start, _) in ranges.items()}
@@ -176,7 +177,7 @@ def append(spark: SparkSession, topic: Topic, identity: str, seq: int, ranges: O
         rows = decoded.where("_reason IS NULL").select(
             "_partition", "_offset", "_broker_time", F.lit(seq).cast("bigint").alias("_ingest"), *topic.columns
         )
-        said = lake.words("ingest", **plan, quarantined=counts)
+        said = lake.words("ingest", **plan, quarantined=counts, beginning=beginning.words(topic, ranges))
         commit(rows, path(topic), topic.event_time, f"archive/{identity}", seq, said)
         failpoint("ingest.after_archive")
     finally:
