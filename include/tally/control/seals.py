@@ -53,6 +53,14 @@ def held_by(pipeline: str, version: str) -> set[int]:
         return set(connection.execute(sa.select(seals.c.reconciliation).where(mine).distinct()).scalars())
 
 
+def doubted(pipeline: str, version: str) -> list[Seal]:
+    """The slots that an audit found wrong and that no comparison sealed since, in order."""
+    mine = (seals.c.pipeline == pipeline) & (seals.c.version == version) & (seals.c.fault != "")
+    with store().connect() as connection:
+        rows = connection.execute(sa.select(seals).where(mine).order_by(seals.c.slot_start))
+        return [Seal(**row._mapping) for row in rows]
+
+
 def write(rows: Iterable[Seal]) -> None:
     """Put slots into their states; idempotent by (pipeline, version, slot_start)."""
     with store().begin() as connection:
