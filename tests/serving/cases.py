@@ -131,13 +131,6 @@ def oracle(case: Case, from_ms: int | None, to_ms: int | None, layer: str) -> li
                 return one
         return None
 
-    def stream_state(row: Row) -> str:
-        if case.begins is not None and row["window_start"] < case.begins:
-            return "partial"
-        # An event may still join a session until the watermark is a whole gap past its end.
-        wait = case.pipeline.window.size // timedelta(milliseconds=1) if case.pipeline.window.kind == "session" else 0
-        return "closed" if case.watermark >= row["window_end"] + wait else "open"
-
     newest = [r for r in case.speed if not any(same(r, o) and o["_batch"] > r["_batch"] for o in case.speed)]
     newest = [{name: value for name, value in row.items() if name != "_batch"} for row in newest]
     result = []
@@ -147,10 +140,10 @@ def oracle(case: Case, from_ms: int | None, to_ms: int | None, layer: str) -> li
             state = shown(mark, case.begins)
             result.append({**row, "state": state, "revision": mark.revision, "_from": "batch"})
         else:
-            result.append({**row, "state": stream_state(row), "revision": 0, "_from": "unjudged batch"})
+            result.append({**row, "state": stream_state(row, case), "revision": 0, "_from": "unjudged batch"})
     for row in newest:
         origin = "judged speed" if judgement(row) else "speed"
-        result.append({**row, "state": stream_state(row), "revision": 0, "_from": origin})
+        result.append({**row, "state": stream_state(row, case), "revision": 0, "_from": origin})
     wanted = {"served": ("batch", "speed"), "speed": ("speed", "judged speed"), "batch": ("batch", "unjudged batch")}[
         layer
     ]
@@ -158,6 +151,15 @@ def oracle(case: Case, from_ms: int | None, to_ms: int | None, layer: str) -> li
     for row in rows:
         del row["_from"]
     return sorted(rows, key=place)
+
+
+def stream_state(row: Row, case: Case) -> str:
+    """What a row is that only the stream vouches for."""
+    if case.begins is not None and row["window_start"] < case.begins:
+        return "partial"
+    # An event may still join a session until the watermark is a whole gap past its end.
+    wait = case.pipeline.window.size // timedelta(milliseconds=1) if case.pipeline.window.kind == "session" else 0
+    return "closed" if case.watermark >= row["window_end"] + wait else "open"
 
 
 def shown(mark: Seal, begins: int | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from sqlalchemy.engine import Connection
 from tally.control.store import now_ms, store, upsert
 from tally.control.tables import seals
 
+# The states in which a slot's rows are those of its digest.
+VOUCHED = ("sealed", "partial")
 # Slots in one statement: well below the variables that any database takes, and 30,000 of them are 60 statements.
 MANY = 500
 
@@ -44,6 +46,34 @@ def read(pipeline: str, version: str, from_ms: int | None = None, to_ms: int | N
         query = query.where(seals.c.slot_start < to_ms)
     with store().connect() as connection:
         return [Seal(**row._mapping) for row in connection.execute(query.order_by(seals.c.slot_start))]
+
+
+def following(pipeline: str, version: str, from_ms: int, most: int, to_ms: int | None = None) -> list[Seal]:
+    """The first so many sealed or partial slots that start at an instant or later, and before another one, in order."""
+    query = sa.select(seals).where(
+        seals.c.pipeline == pipeline,
+        seals.c.version == version,
+        seals.c.state.in_(VOUCHED),
+        seals.c.slot_start >= from_ms,
+    )
+    if to_ms is not None:
+        query = query.where(seals.c.slot_start < to_ms)
+    with store().connect() as connection:
+        rows = connection.execute(query.order_by(seals.c.slot_start).limit(most))
+        return [Seal(**row._mapping) for row in rows]
+
+
+def meeting(pipeline: str, version: str, ranges: Sequence[tuple[int, int]]) -> list[Seal]:
+    """The sealed or partial slots that have a part in the ranges, which are merged, in order."""
+    if not ranges:
+        return []
+    starts, ends = zip(*ranges, strict=True)
+    found = []
+    for seal in read(pipeline, version, None, ends[-1]):
+        at = bisect_right(ends, seal.slot_start)
+        if seal.state in VOUCHED and at < len(ends) and starts[at] < seal.slot_end:
+            found.append(seal)
+    return found
 
 
 def held_by(pipeline: str, version: str) -> set[int]:

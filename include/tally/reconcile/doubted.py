@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,24 +16,22 @@ from tally.failpoints import failpoint
 from tally.supervise import lock
 
 CAUSE = "a sealed window failed its audit"
-SHOWN = 5  # ranges that an incident names; all of them are held
+SHOWN = 5  # ranges that an incident names
 
 
 def hold(pipeline: Pipeline, found: Mapping[Seal, str]) -> list[Seal]:
-    """Hold the slots whose seals are still those that were audited; idempotent by slot, and the incident follows.
+    """Hold the slots whose seals are still those that were audited, and tell of them; idempotent by slot.
 
     A restatement unseals before it writes: a seal that is the same now stood over the rows that were looked at.
     """
+    if not found:
+        return []
     first, last = min(seal.slot_start for seal in found), max(seal.slot_end for seal in found)
     with lock.table("batch", pipeline.name, pipeline.version):
         now = {seal.slot_start: seal for seal in seals.read(pipeline.name, pipeline.version, first, last)}
-        mine = [
-            replace(seal, state="held", fault=fault, changed_at=now_ms())
-            for seal, fault in found.items()
-            if now.get(seal.slot_start) == seal
-        ]
+        mine = [seal for seal in found if now.get(seal.slot_start) == seal]
         failpoint("audit.before_hold")
-        seals.write(mine)
+        seals.write(replace(seal, state="held", fault=found[seal], changed_at=now_ms()) for seal in mine)
         failpoint("audit.after_hold")
     tell(pipeline.name, pipeline.version)
     return mine
@@ -42,12 +40,21 @@ def hold(pipeline: Pipeline, found: Mapping[Seal, str]) -> list[Seal]:
 def tell(pipeline: str, version: str) -> None:
     """Open the incident of all slots that an audit holds, or add to it."""
     found = seals.doubted(pipeline, version)
-    ranges = merge((seal.slot_start, seal.slot_end) for seal in found)
-    faults = sorted({seal.fault for seal in found})
-    more = f" and {len(ranges) - SHOWN} more" if len(ranges) > SHOWN else ""
-    said = f"windows {', '.join(map(shown, ranges[:SHOWN]))}{more} are held: {'; '.join(faults)}"
-    if found:
-        incidents.report(pipeline, CAUSE, said, cure=cure(pipeline, (ranges[0][0], ranges[-1][1])))
+    if not found:
+        return
+    parts = [f"{shown(wanted)}: {fault}" for fault, wanted in by_fault({seal: seal.fault for seal in found})]
+    more = f"; and {len(parts) - SHOWN} more" if len(parts) > SHOWN else ""
+    said = f"windows are held: {'; '.join(parts[:SHOWN])}{more}"
+    since, until = (iso(from_millis(edge)) for edge in (found[0].slot_start, found[-1].slot_end))
+    cure = f"mend what is named, then tally backfill {pipeline} --from {since} --to {until}"
+    incidents.report(pipeline, CAUSE, said, cure=cure)
+
+
+def by_fault(found: Mapping[Seal, str]) -> Iterator[tuple[str, Range]]:
+    """What is wrong, and each range of windows in which it is."""
+    for fault in sorted(set(found.values())):
+        for wanted in merge((seal.slot_start, seal.slot_end) for seal, one in found.items() if one == fault):
+            yield fault, wanted
 
 
 def settle(pipeline: str, version: str) -> None:
@@ -61,11 +68,6 @@ def waiting(row: Mapping[str, Any]) -> list[int]:
     mine = {slot["start"] for slot in row["slots"]}
     found = seals.doubted(str(row["pipeline"]), str(row["version"]))
     return [seal.slot_start for seal in found if seal.state == "held" and seal.slot_start in mine]
-
-
-def cure(pipeline: str, wanted: Range) -> str:
-    since, until = (iso(from_millis(edge)) for edge in wanted)
-    return f"mend what is named, then tally backfill {pipeline} --from {since} --to {until}"
 
 
 def shown(wanted: Range) -> str:
