@@ -85,7 +85,8 @@ def of_archive(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal]) -
     """
     if not known:
         return {}
-    newest = {name: commit.delta_version for name, commit in archive_versions(pipeline).items()}
+    # The table as it lies there: at the version that its last ingest made, harm done to it since would not be seen.
+    newest = {name: Until(commit.seq) for name, commit in archive_versions(pipeline).items()}
     wanted = merge((seal.slot_start, seal.slot_end) for seal in known)
     other = differing(scope(spark, pipeline, wanted, newest).rows, pipeline, known, NOT_GIVEN)
     by_start = {seal.slot_start: seal for seal in other}
