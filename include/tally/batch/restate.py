@@ -14,18 +14,16 @@ from tally.batch.events import archive_versions, archived, stated
 from tally.batch.scope import scope, session_scope
 from tally.catalog.duration import from_millis, millis
 from tally.catalog.ranges import Range, aligned, merge, overlap, windows_of, without
-from tally.catalog.spec import Pipeline
+from tally.catalog.spec import Pipeline, Topic
 from tally.control import seals
 from tally.engine import jvm_pid
 from tally.failpoints import failpoint
 from tally.settings import settings
 from tally.sources.archive import PROPERTIES, Ingest, ingest
 from tally.sources.frames import partition_date
+from tally.sources.ranged import FEW, in_ranges, not_in_ranges
 from tally.speed.commit import make_table
 from tally.supervise import lock
-
-# A commit's predicate and metadata name each range; past so many the narrowest gaps are restated too.
-MOST_RANGES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +90,7 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
         if not only:
             late = touched(spark, pipeline, before.through if before else {}, commits)
             ranges += wanted_of(late, wanted[0], before.covered if before else [])
-        found = scope(spark, pipeline, merge(ranges, most=MOST_RANGES), versions)
+        found = scope(spark, pipeline, merge(ranges), versions)
         stale = still_stale(spark, pipeline, before, commits, found.ranges) if before and only else []
         prepare_table(spark, pipeline)
         failpoint("restate.before_unseal")
@@ -104,7 +102,7 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
             "version": pipeline.version,
             "ranges": found.ranges,
             "covered": merge([*(before.covered if before else []), *found.ranges]),
-            "stale": without(merge(stale, most=MOST_RANGES), found.ranges),
+            "stale": without(stale, found.ranges),
             "through": (before.through if before else {}) if only else seen,
             "seen": seen,
             "versions": versions,
@@ -118,19 +116,40 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
 
 
 def touched(spark: SparkSession, pipeline: Pipeline, known: dict[str, int], commits: dict[str, Ingest]) -> list[Range]:
-    """The windows that events are part of which were archived by later commits than those known."""
+    """The windows that the events of later archive commits than those known are part of, or take an event from.
+
+    A new copy of an id may have arrived before the one that was counted: the window of that one is stated again too.
+    """
     step = millis(pipeline.window.step)
     found: list[Range] = []
     for at, topic in enumerate(pipeline.reads):
         since = known.get(topic.name, -1)
         if since >= commits[topic.name].seq:
             continue
-        time = F.unix_millis(topic.event_time)
-        cell = (time - F.pmod(time, F.lit(step))).alias("cell")
-        new = archived(spark, topic, commits[topic.name].delta_version).where(F.col("_ingest") > since)
-        cells = [row["cell"] for row in new.select(cell).distinct().collect()]
+        archive = archived(spark, topic, commits[topic.name].delta_version)
+        new = archive.where(F.col("_ingest") > since)
+        cells = cells_of(new, topic, step)
+        if topic.unique and since >= 0:
+            cells += cells_of(copies_of(new, archive.where(F.col("_ingest") <= since), topic, cells, step), topic, step)
         found += [windows_of((c, c + step), pipeline, first=at == 0) for c in cells]
     return merge(found)
+
+
+def cells_of(events: DataFrame, topic: Topic, step: int) -> list[int]:
+    """The cells of the grid of windows that events lie in."""
+    time = F.unix_millis(topic.event_time)
+    cell = (time - F.pmod(time, F.lit(step))).alias("cell")
+    return [row["cell"] for row in events.select(cell).distinct().collect()]
+
+
+def copies_of(new: DataFrame, old: DataFrame, topic: Topic, cells: Sequence[int], step: int) -> DataFrame:
+    """The old events that have a copy among the new ones, which lie in these cells, within the lateness."""
+    assert topic.unique
+    near = millis(topic.lateness)
+    around = in_ranges(old, topic.event_time, merge((c - near, c + step + near) for c in cells))
+    theirs = new.select(F.col(topic.unique).alias("_copy"), F.unix_micros(topic.event_time).alias("_copy_time"))
+    apart = F.abs(F.unix_micros(topic.event_time) - F.col("_copy_time"))
+    return around.join(theirs, (F.col(topic.unique) == F.col("_copy")) & (apart <= near * 1000), "left_semi")
 
 
 def wanted_of(late: Sequence[Range], older_than: int, covered: Sequence[Range]) -> list[Range]:
@@ -145,7 +164,7 @@ def still_stale(
     late = overlap(touched(spark, pipeline, before.seen, commits), before.covered)
     if pipeline.window.kind == "session":
         versions = {name: commit.delta_version for name, commit in commits.items()}
-        late = merge(session_scope(spark, pipeline, one, versions)[0] for one in late)
+        late, _ = session_scope(spark, pipeline, late, versions)
     return without([*before.stale, *late], restated)
 
 
@@ -156,12 +175,19 @@ def prepare_table(spark: SparkSession, pipeline: Pipeline) -> None:
 
 
 def replace(rows: DataFrame, where: str, ranges: Sequence[Range], words: str) -> None:
-    """Put rows in the place of all that start in the ranges, in one commit."""
+    """Put rows in the place of all that start in the ranges, in one commit.
+
+    A commit's predicate names a few ranges. Where there are more, what lies between them is written again as it is.
+    """
+    few = merge(ranges, most=FEW)
+    if len(few) < len(merge(ranges)):
+        table = in_ranges(rows.sparkSession.read.format("delta").load(where), "window_start", few)
+        rows = rows.unionByName(not_in_ranges(table.drop("_date"), "window_start", ranges))
     (
         rows.withColumn("_date", partition_date())
         .write.format("delta")
         .mode("overwrite")
-        .option("replaceWhere", predicate(ranges))
+        .option("replaceWhere", predicate(few))
         .option("userMetadata", words)
         .save(where)
     )
