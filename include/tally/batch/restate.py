@@ -13,14 +13,16 @@ from tally import lake
 from tally.batch.events import archive_versions, archived, stated
 from tally.batch.scope import scope, session_scope
 from tally.catalog.duration import from_millis, millis
-from tally.catalog.ranges import Range, aligned, merge, overlap, windows_of, without
+from tally.catalog.ranges import Range, aligned, events_of, merge, overlap, windows_of, without
 from tally.catalog.spec import Pipeline
 from tally.control import seals
 from tally.engine import jvm_pid
 from tally.failpoints import failpoint
 from tally.settings import settings
-from tally.sources.archive import PROPERTIES, Ingest, ingest
+from tally.sources import manifest, redecode
+from tally.sources.archive import PROPERTIES, Ingest
 from tally.sources.frames import partition_date
+from tally.sources.ingest import ingest
 from tally.speed.commit import make_table
 from tally.supervise import lock
 
@@ -85,6 +87,8 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
     """
     wanted = aligned(wanted, pipeline)
     with lock.table("batch", pipeline.name, pipeline.version, jvm=jvm_pid(spark)):
+        for topic in pipeline.reads:
+            redecode.ensure_current(spark, topic)
         commits = archive_versions(pipeline)
         versions = {name: commit.delta_version for name, commit in commits.items()}
         before = newest(pipeline)
@@ -93,6 +97,11 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
             late = touched(spark, pipeline, before.through if before else {}, commits)
             ranges += wanted_of(late, wanted[0], before.covered if before else [])
         found = scope(spark, pipeline, merge(ranges, most=MOST_RANGES), versions)
+        for at, topic in enumerate(pipeline.reads):
+            near = millis(topic.lateness)
+            read = [(a - near, b + near) for a, b in (events_of(r, pipeline, first=at == 0) for r in found.ranges)]
+            last = commits[topic.name]
+            manifest.check(spark, topic, read, version=last.delta_version, seq=last.seq, pipeline=pipeline.name)
         stale = still_stale(spark, pipeline, before, commits, found.ranges) if before and only else []
         prepare_table(spark, pipeline)
         failpoint("restate.before_unseal")

@@ -1,0 +1,98 @@
+"""The archive is harmed behind Tally's back, and a record more is ingested: nothing is stated, the harm is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import world as worlds
+from delta.tables import DeltaTable
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from world import MINUTE, SECOND, T0, Record, World
+
+from tally.batch.report import batch
+from tally.catalog.duration import from_millis, iso
+from tally.errors import AnswerIsNo
+from tally.settings import settings
+from tally.sources import archive, manifest
+from tally.sources.ingest import ingest
+
+NAME = "tumbling"
+Harm = Callable[[DeltaTable, DataFrame, str], None]
+
+
+def delete(table: DeltaTable, _: DataFrame, row: str) -> None:
+    table.delete(row)
+
+
+def double(table: DeltaTable, rows: DataFrame, row: str) -> None:
+    rows.where(row).write.format("delta").mode("append").save(rows.inputFiles()[0].split("/_date=")[0])
+
+
+def change(column: str, to: Any) -> Harm:
+    return lambda table, _, row: table.update(row, {column: F.lit(to)})
+
+
+@pytest.fixture(scope="module")
+def made(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    with pytest.MonkeyPatch.context() as patch:
+        world = worlds.make(tmp_path_factory.mktemp("witnesses"), "witnesses.", broker, patch, [NAME])
+        yield world
+
+
+def produce(world: World, first: int, count: int, late: int = 0) -> None:
+    records = []
+    for at in range(first, first + count):
+        time = T0 + at * 20 * SECOND - late
+        records.append(Record(f"{world.prefix}orders", at % 2, T0 + at * 20 * SECOND, *worlds.order(at, time, at, 1, 2.5)))
+    world.produce(records)
+
+
+def test_ingest_says_what_it_wrote(made: World, spark: SparkSession) -> None:
+    topic = made.pipeline(NAME).reads[0]
+    produce(made, 0, 30)
+    made.produce([Record(topic.name, 0, T0, b"{")])
+    made.batch(NAME)
+    produce(made, 30, 1, late=10 * MINUTE)
+    ingest(spark, topic)
+    assert manifest.verify(spark, topic, deep=True) == []
+    span = (T0, T0 + 20 * MINUTE)
+    assert manifest.verify(spark, topic, [span]) == []
+    for place, path in (("archive", archive.path(topic)), ("quarantine", archive.quarantine_path(topic))):
+        rows = spark.read.format("delta").load(path)
+        assert set(archive.SKIPPED_BY) < set(rows.columns), place
+        assert rows.where("_contract IS NULL").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "harm", "says"),
+    [
+        ("deleted", delete, "lost 1"),
+        ("doubled", double, "1 too many"),
+        ("changed", change("amount", 7777.0), "content differs"),
+        ("nulled", change("amount", None), "content differs"),
+        ("of another ingest", change("_ingest", 0), "lost 1"),
+        ("moved", change("_offset", 10_000), "content differs"),
+    ],
+)
+def test_a_harmed_event_is_named_and_nothing_is_stated(
+    made: World, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, harm: Harm, says: str
+) -> None:
+    import shutil
+
+    shutil.copytree(settings().home, tmp_path / "home")
+    monkeypatch.setenv("TALLY_HOME", str(tmp_path / "home"))
+    topic = made.pipeline(NAME).reads[0]
+    path = archive.path(topic)
+    victim = "_partition = 0 AND _offset = 16"
+    assert spark.read.format("delta").load(path).where(victim).count() == 1
+    harm(DeltaTable.forPath(spark, path), spark.read.format("delta").load(path), victim)
+    produce(made, 100 + made.ends[topic.name, 1], 1)
+    with pytest.raises(AnswerIsNo, match=says) as told:
+        batch(NAME, iso(from_millis(T0 - 10 * MINUTE)), iso(from_millis(T0 + 10 * MINUTE)))
+    print(told.value)
+    assert f"topic {topic.name}, partition 0, offsets [16, " in str(told.value)
+    assert told.value.pipeline == NAME and "tally mend" in str(told.value.cure)
