@@ -47,7 +47,9 @@ def produce(world: World, first: int, count: int, late: int = 0) -> None:
     records = []
     for at in range(first, first + count):
         time = T0 + at * 20 * SECOND - late
-        records.append(Record(f"{world.prefix}orders", at % 2, T0 + at * 20 * SECOND, *worlds.order(at, time, at, 1, 2.5)))
+        records.append(
+            Record(f"{world.prefix}orders", at % 2, T0 + at * 20 * SECOND, *worlds.order(at, time, at, 1, 2.5))
+        )
     world.produce(records)
 
 

@@ -18,7 +18,7 @@ from tally.catalog.spec import Topic
 from tally.control import manifests
 from tally.errors import AnswerIsNo
 from tally.sources import account, archive, contract
-from tally.sources.cells import NONE, Cell, Manifest, Sums
+from tally.sources.cells import NONE, Cell, Manifest, Sums, merged
 from tally.sources.checksum import HOUR, hourly, summed
 from tally.sources.ranged import in_ranges
 
@@ -168,6 +168,19 @@ def claimed(topic: Topic, place: str, era: int, through: int, ranges: Sequence[R
         said=said,
         exact=exact,
     )
+
+
+def together(records: DataFrame, topic: Topic, era: int, through: int) -> list[Mismatch]:
+    """The partitions in which the bytes of all records, wherever they lie, are not what commits said of both tables."""
+    there = {
+        row["_partition"]: Sums.of(row) for row in summed(hourly(records, topic, decoded=False), "_partition").collect()
+    }
+    wanted = merged(one for place in PLACES for one in said(topic, place, era, through))
+    claims = Claimed(place=" and ".join(PLACES), baseline=through, ranges=EVERYTHING, said={}, exact=False)
+    pairs = {p: (there.get(p, NONE), wanted.get(p, NONE)) for p in sorted(there.keys() | wanted.keys())}
+    return [
+        mismatch(topic, claims, (through, p, 0), *pair) for p, pair in pairs.items() if not same(*pair, exact=False)
+    ]
 
 
 def said(topic: Topic, place: str, era: int, through: int) -> Iterable[Manifest]:

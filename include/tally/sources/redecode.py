@@ -22,7 +22,7 @@ from tally.failpoints import failpoint
 from tally.sources import account, archive, cells, contract, manifest
 from tally.sources.archive import PROGRESS, Ingest, Words
 from tally.sources.cells import Sums
-from tally.sources.checksum import HOUR, hourly, summed
+from tally.sources.checksum import HOUR, RECORD, hourly, summed
 from tally.sources.decode import decode
 from tally.supervise import lock
 
@@ -122,38 +122,14 @@ def check_bytes(spark: SparkSession, topic: Topic, sources: Sources) -> None:
 
 
 def check_held(spark: SparkSession, topic: Topic, last: Ingest, sources: Sources) -> None:
-    """Refuse to decode what is not all that was written: counts and bytes of both tables together, per partition."""
+    """Refuse to decode what is not all that was written: counts and bytes of both tables together."""
     account.complete(topic, last)
-    plain = records(spark, topic, sources).select(
-        F.col("partition").alias("_partition"),
-        F.col("offset").alias("_offset"),
-        F.col("timestamp").alias("_broker_time"),
-        F.col("value").alias("_raw"),
-        "_key",
-        "_ingest",
-        F.lit(None).cast("string").alias("_reason"),
-    )
-    there = {
-        row["_partition"]: Sums.of(row) for row in summed(hourly(plain, topic, decoded=False), "_partition").collect()
-    }
-    said = [claims for place in manifest.PLACES for claims in manifest.said(topic, place, last.era, sources.through)]
-    wanted = cells.merged(said)
-    wrong = [p for p in there.keys() | wanted.keys() if not manifest.same(there.get(p), wanted.get(p), exact=False)]
+    versions = {"archive": sources.archive, "quarantine": sources.quarantine}
+    both = [manifest.read(spark, topic, place, versions[place], sources.through) for place in manifest.PLACES]
+    kept, refused = (rows.select(*RECORD) for rows in both)
+    wrong = manifest.together(kept.unionByName(refused), topic, last.era, sources.through)
     if wrong:
-        found = manifest.verify(spark, topic, deep=True)
-        whole = [
-            manifest.Mismatch(
-                topic=topic.name,
-                place="archive",
-                partition=partition,
-                first=min(there.get(partition, cells.NONE).first, wanted.get(partition, cells.NONE).first),
-                to=max(there.get(partition, cells.NONE).last, wanted.get(partition, cells.NONE).last) + 1,
-                seq=sources.through,
-                lost=wanted.get(partition, cells.NONE).count - there.get(partition, cells.NONE).count,
-            )
-            for partition in sorted(wrong)
-        ]
-        raise manifest.refusal(topic, found or whole)
+        raise manifest.refusal(topic, manifest.verify(spark, topic, deep=True) or wrong)
 
 
 def write(spark: SparkSession, topic: Topic, last: Ingest, sources: Sources, earlier: Words | None) -> None:
