@@ -26,6 +26,7 @@ from tally.failpoints import failpoint
 from tally.sources import archive, contract, kafka, manifest, redecode
 from tally.sources.archive import Ingest
 from tally.sources.checksum import RECORD
+from tally.sources.claims import claimed
 from tally.sources.decode import decode
 from tally.sources.ingest import read_kafka
 from tally.sources.manifest import Mismatch
@@ -157,7 +158,7 @@ def check_whole(
         others = manifest.read(spark, topic, place, None, last.seq).where(f"NOT ({inside(wrong)})")
         after[place] = others.select(*columns).unionByName(records.where(mine).select(*columns))
     if current:
-        claims = {place: manifest.claimed(topic, place, last.era, last.seq, None) for place in after}
+        claims = {place: claimed(topic, place, last.era, last.seq, None) for place in after}
         left = [m for place, rows in after.items() for m in manifest.differences(rows, topic, claims[place], deep=True)]
     else:
         left = manifest.together(after["archive"].unionByName(after["quarantine"]), topic, last.era, last.seq)

@@ -23,6 +23,7 @@ from tally.sources import account, archive, cells, contract, manifest
 from tally.sources.archive import PROGRESS, Ingest, Words
 from tally.sources.cells import Sums
 from tally.sources.checksum import HOUR, RECORD, hourly, summed
+from tally.sources.claims import EVERYTHING
 from tally.sources.decode import decode
 from tally.supervise import lock
 
@@ -182,7 +183,7 @@ def changes(spark: SparkSession, topic: Topic, before: Words, sources: Sources, 
     rows = spark.read.format("delta").option("versionAsOf", sources.archive).load(archive.path(topic))
     wanted = spark.createDataFrame([], topic.ddl).dtypes
     if before.said["event_time"] != topic.event_time or not set(wanted) <= set(rows.dtypes):
-        return manifest.EVERYTHING
+        return EVERYTHING
     old = hourly(manifest.as_records(rows.where(F.col("_ingest") <= sources.through), topic, "archive"), topic)
     then, now = (
         {row["_cell"]: Sums.of(row) for row in summed(frame, "_cell").collect()}
