@@ -32,10 +32,10 @@ class Commit:
     metrics: dict[str, Any]
 
 
-def table(path: str) -> DeltaTable | None:
-    """The table at a path, or None where there is none yet."""
+def table(path: str, version: int | None = None) -> DeltaTable | None:
+    """The table at a path, as it is or as of a version; None where there is none yet."""
     try:
-        return DeltaTable(path)
+        return DeltaTable(path, version=version)
     except TableNotFoundError:
         return None
 

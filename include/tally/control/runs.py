@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
@@ -66,6 +67,18 @@ def reconciliation(number: int) -> dict[str, Any] | None:
     with store().connect() as connection:
         row = connection.execute(sa.select(reconciliations).where(reconciliations.c.id == number)).first()
     return dict(row._mapping) if row else None
+
+
+def archives(numbers: Iterable[int]) -> dict[int, dict[str, int]]:
+    """By comparison, the last ingest of each topic that it knew; those of an older store are left out."""
+    found: dict[int, dict[str, int]] = {}
+    wanted = sorted(set(numbers))
+    with store().connect() as connection:
+        for at in range(0, len(wanted), 500):
+            some = reconciliations.c.id.in_(wanted[at : at + 500])
+            rows = connection.execute(sa.select(reconciliations.c.id, reconciliations.c.summary).where(some))
+            found |= {row.id: row.summary["archive"] for row in rows if "archive" in row.summary}
+    return found
 
 
 def by_ticket(ticket: str) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from tally.control.seals import Seal
 from tally.control.store import now_ms
 from tally.errors import AnswerIsNo
 from tally.failpoints import failpoint
+from tally.reconcile.digest import alike
 from tally.reconcile.judge import HELD, RECONCILED, comparison
 from tally.settings import settings
 from tally.supervise import lock
@@ -93,7 +94,7 @@ def state_of(slot: dict[str, Any], row: dict[str, Any], known: Seal | None) -> S
     if known and known.reconciliation > number and known.state != "unsealed":
         return known
     good = sealable(slot, summary)
-    same = known is not None and known.state == "unsealed" and known.digest == slot["digest"]
+    same = known is not None and known.state in ("sealed", "unsealed") and alike(known.digest, slot["digest"])
     new = Seal(
         pipeline=str(row["pipeline"]),
         version=str(row["version"]),

@@ -23,6 +23,7 @@ class Claimed:
     """What the commits up to an ingest say of a table's rows in some ranges of time, in whole cells of each commit."""
 
     place: str
+    since: int  # of the rows of later ingests than this one
     baseline: int  # up to this ingest one commit answers for the rows of all
     ranges: list[Range]
     said: dict[int, Manifest]  # by ingest
@@ -43,9 +44,15 @@ class Claimed:
         return self.said[seq].cell_of(hour) if seq in self.said else hour
 
 
-def claimed(topic: Topic, place: str, era: int, through: int, ranges: Sequence[Range] | None) -> Claimed:
-    """What commits say of the ranges, which grow to whole cells of each of these commits."""
+def claimed(
+    topic: Topic, place: str, era: int, through: int, ranges: Sequence[Range] | None, since: int = -1
+) -> Claimed:
+    """What commits of later ingests say of the ranges, which grow to whole cells of each of these commits."""
     claims = manifests.claims(topic.name, place, era, through)
+    baseline = max((claim.seq for claim in claims if claim.baseline), default=-1)
+    if baseline > since:
+        since = -1  # which rows of it came later it does not say
+    claims = [claim for claim in claims if claim.seq > since]
     exact = {claim.contract for claim in claims} <= {contract.of(topic)}
     everything = ranges is None or not exact  # under another contract an event may have had another time
     reach = EVERYTHING if everything else merge((floor(a, HOUR), ceil(b, HOUR)) for a, b in ranges or ())
@@ -59,10 +66,11 @@ def claimed(topic: Topic, place: str, era: int, through: int, ranges: Sequence[R
             break
         reach = wider
     if sum(end - start for start, end in reach) > MOST_HOURS * HOUR and reach != EVERYTHING:
-        return claimed(topic, place, era, through, None)
+        return claimed(topic, place, era, through, None, since)
     return Claimed(
         place=place,
-        baseline=max((claim.seq for claim in claims if claim.baseline), default=-1),
+        since=since,
+        baseline=baseline,
         ranges=reach,
         said=said,
         exact=exact,

@@ -103,23 +103,29 @@ def with_window(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     return frame.withColumn("window", F.window(time, spark_interval(window.size)))
 
 
-def losers(events: DataFrame, topic: Topic) -> DataFrame:
-    """Place (`_partition`, `_offset`) of each copy of a unique id that arrived after another within the lateness."""
+def copies(events: DataFrame, topic: Topic) -> DataFrame:
+    """Each archived event whose unique id another one bears within the lateness, by place.
+
+    `_later` says that another arrived before it, and so it is not counted; `_newest` is the last ingest of them all.
+    """
     assert topic.unique
     span = millis(topic.lateness) * 1000
-    copies = events.groupBy(topic.unique).count().where("count > 1").select(topic.unique)
+    several = events.groupBy(topic.unique).count().where("count > 1").select(topic.unique)
     near = Window.partitionBy(topic.unique).orderBy(F.unix_micros(topic.event_time)).rangeBetween(-span, span)
     place = F.struct(*ARRIVAL)
-    doubled = events.select(topic.unique, topic.event_time, *ARRIVAL).join(copies, topic.unique, "left_semi")
-    ranked = doubled.select("_partition", "_offset", (F.min(place).over(near) < place).alias("later"))
-    return ranked.where("later").select("_partition", "_offset")
+    doubled = events.select(topic.unique, topic.event_time, *ARRIVAL, "_ingest").join(
+        several, topic.unique, "left_semi"
+    )
+    later, newest = (F.min(place).over(near) < place).alias("_later"), F.max("_ingest").over(near).alias("_newest")
+    return doubled.select("_partition", "_offset", later, newest)
 
 
 def without_duplicates(events: DataFrame, topic: Topic) -> DataFrame:
     """Each unique id once: its first arrival within the topic's lateness."""
     if not topic.unique:
         return events
-    return events.join(losers(events, topic), ["_partition", "_offset"], "left_anti")
+    later = copies(events, topic).where("_later").select("_partition", "_offset")
+    return events.join(later, ["_partition", "_offset"], "left_anti")
 
 
 def flatten(out: DataFrame, pipeline: Pipeline) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Which offsets of a mismatch are lost or doubled, as far as archive and quarantine tell by the others that are there."""
+"""Which offsets of a mismatch are lost or doubled, as far as those that are there in archive and quarantine tell."""
 
 from __future__ import annotations
 

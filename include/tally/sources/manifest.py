@@ -48,14 +48,16 @@ class Mismatch:
 def check(
     spark: SparkSession,
     topic: Topic,
-    ranges: Sequence[Range] | None,
+    ranges: Sequence[Range] | None = None,
     *,
     version: int | None = None,
     seq: int | None = None,
+    since: int = -1,
+    places: Sequence[str] = PLACES,
     pipeline: str | None = None,
 ) -> None:
-    """Refuse to go on where archive or quarantine do not hold what was written, for event times in the ranges."""
-    found = verify(spark, topic, ranges, version=version, seq=seq)
+    """Refuse to go on where archive or quarantine do not hold what was written: see `verify`."""
+    found = verify(spark, topic, ranges, version=version, seq=seq, since=since, places=places)
     if found:
         raise refusal(topic, found, pipeline)
 
@@ -77,12 +79,15 @@ def verify(
     *,
     version: int | None = None,
     seq: int | None = None,
+    since: int = -1,
+    places: Sequence[str] = PLACES,
     deep: bool = False,
 ) -> list[Mismatch]:
     """What of archive and quarantine is not as it was written; none where all is well.
 
     `ranges` are of event time, for refused records of broker time; None: all. The archive is read at a Delta version
-    and up to an ingest, by default as it now is. `deep` compares keys and values too, which are most of a row's bytes.
+    and up to an ingest, by default as it now is, and `since` one, by default from the first. `deep` compares keys and
+    values too, which are most of a row's bytes.
     """
     last = archive.progress(topic)
     if last is None:
@@ -90,13 +95,14 @@ def verify(
     account.complete(topic, last)
     era = last.era if version is None else manifests.era_at(topic.name, version)
     through = last.seq if seq is None else seq
-    # A quarantine of an earlier era was written anew since, and nothing is stated from it.
-    places = PLACES if era == last.era else PLACES[:1]
     versions = {"archive": version}
     rows = {place: read(spark, topic, place, versions.get(place), through) for place in PLACES}
     found: list[Mismatch] = []
     for place in places:
-        found += differences(rows[place], topic, claimed(topic, place, era, through, ranges), deep)
+        if place == "quarantine" and era != last.era:
+            continue  # all of it was written anew since
+        claims = claimed(topic, place, era, through, ranges, since)
+        found += differences(rows[place].where(F.col("_ingest") > claims.since), topic, claims, deep)
     return located(found, rows)
 
 
@@ -122,7 +128,7 @@ def together(records: DataFrame, topic: Topic, era: int, through: int) -> list[M
         row["_partition"]: Sums.of(row) for row in summed(hourly(records, topic, decoded=False), "_partition").collect()
     }
     wanted = merged(one for place in PLACES for one in said(topic, place, era, through))
-    claims = Claimed(place=" and ".join(PLACES), baseline=through, ranges=EVERYTHING, said={}, exact=False)
+    claims = Claimed(place=" and ".join(PLACES), since=-1, baseline=through, ranges=EVERYTHING, said={}, exact=False)
     pairs = {p: (there.get(p, NONE), wanted.get(p, NONE)) for p in sorted(there.keys() | wanted.keys())}
     return [
         mismatch(topic, claims, (through, p, 0), *pair) for p, pair in pairs.items() if not same(*pair, exact=False)
