@@ -46,6 +46,12 @@ def version(path: str) -> int:
     return -1 if found is None else int(found.version())
 
 
+def schema(path: str) -> list[Any]:
+    """The columns of the table at a path; none where there is none yet."""
+    found = table(path)
+    return [] if found is None else list(found.schema().fields)
+
+
 def commits(path: str) -> Iterator[Commit]:
     """The commits of a table whose log entries are retained, newest first; none where there is no table."""
     found = table(path)

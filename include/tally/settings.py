@@ -60,6 +60,9 @@ class Settings(BaseSettings):
     trigger_seconds: float = Field(1.0, ge=0, description="Pace of micro-batches.")
     max_offsets_per_trigger: int = Field(500_000, ge=1, description="Most records one micro-batch takes.")
     max_offsets_per_ingest: int = Field(4_000_000, ge=1, description="Most records one archive commit takes.")
+    archive_bytes: bool = Field(
+        True, description="Whether the archive keeps each record's key and value; without them no contract can change."
+    )
     skew: str = Field("5 minutes", description="How far past its record's broker time an event time may lie.")
     fold_after_batches: int = Field(
         100, ge=0, description="Micro-batches between two turns of the keeper: fold, trim, a short log; 0: never."

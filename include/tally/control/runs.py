@@ -23,12 +23,6 @@ def remember_topic(topic: str, identity: str) -> None:
         upsert(connection, topics, [{"topic": topic, "topic_id": identity, "seen_at": now_ms()}])
 
 
-def record_ingest(row: dict[str, Any]) -> None:
-    """Write one archive commit; idempotent by (topic, seq)."""
-    with store().begin() as connection:
-        upsert(connection, ingests, [row])
-
-
 def ingest_history(topic: str) -> list[dict[str, Any]]:
     """Every archive commit of a topic, in order."""
     query = sa.select(ingests).where(ingests.c.topic == topic).order_by(ingests.c.seq)
