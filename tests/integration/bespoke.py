@@ -35,7 +35,7 @@ class Bespoke:
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def send(self, topic: str, body: Any, *, at: int | None = None, partition: int = 0) -> int:
-        """One record, as bytes or as what JSON makes of it, at its own time where no broker time is given; its offset."""
+        """One record, as bytes or as JSON, at its own time where no broker time is given; its offset."""
         at = at if at is not None else body["at"] if isinstance(body, dict) else T0
         value = body if isinstance(body, bytes) else json.dumps(body).encode()
         producer = Producer({"bootstrap.servers": self.broker})
