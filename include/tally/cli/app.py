@@ -50,6 +50,8 @@ VERBS: dict[str, Verb] = {
     "stream": Verb("stream:stream", "Run the speed layer in the foreground, without Airflow."),
     "batch": Verb("batch:batch", "Archive what is new, and restate a range of windows."),
     "reconcile": Verb("reconcile:reconcile", "Compare the layers, explain what differs, judge and seal."),
+    "audit": Verb("audit:audit", "Go over sealed windows again, whatever their age; hold those that fail."),
+    "begin": Verb("begin:begin", "Show, or say, where a pipeline's numbers begin; older windows are partial."),
     "plan": Verb("backfill:plan", "Say what a backfill of a range would do, and whether it can."),
     "backfill": Verb("backfill:backfill", "Restate a range of windows, chunk by chunk, and reconcile each."),
     "mend": Verb("mend:mend", "Hold a topic's archive against its manifests, and read from Kafka again what differs."),
