@@ -10,13 +10,14 @@ from pathlib import Path
 from types import ModuleType
 
 from tally.catalog.fingerprint import fingerprint
+from tally.catalog.inert import check_inert
 from tally.catalog.purity import check_purity
 from tally.catalog.spec import Catalogue, Pipeline, Topic
 from tally.errors import DefinitionError, TallyError
 from tally.settings import settings
 
 read_from: list[Path] = []
-loaded: dict[tuple[str, tuple[tuple[str, int, int], ...]], Catalogue] = {}
+loaded: dict[tuple[str, str, tuple[tuple[str, int, int], ...]], Catalogue] = {}
 
 
 def catalogue() -> Catalogue:
@@ -34,7 +35,8 @@ def load(folder: Path | str) -> Catalogue:
             cure="point it at the folder with topics.py and pipelines/",
         )
     files = sorted([*folder.glob("*.py"), *folder.glob("pipelines/**/*.py")])
-    state = (str(folder), tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files))
+    contract = settings().skew  # is part of each version, and no file
+    state = (str(folder), contract, tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files))
     if state not in loaded:
         loaded.clear()
         loaded[state] = read(folder)
@@ -46,11 +48,13 @@ def read(folder: Path) -> Catalogue:
     sys.path.insert(0, str(folder))
     try:
         forget(folder)
+        check_inert(folder / "topics.py", folder)
         topics = gather_topics(run(folder / "topics.py", "topics"))
         pipelines, broken = dict[str, Pipeline](), dict[str, TallyError]()
         for file in sorted(folder.glob("pipelines/*.py")):
             if not file.name.startswith("_"):
                 try:
+                    check_inert(file, folder)
                     pipelines[file.stem] = finished(the_pipeline(file, run(file, f"pipelines.{file.stem}")), folder)
                 except TallyError as fault:
                     broken[file.stem] = fault
