@@ -9,8 +9,8 @@ from dataclasses import dataclass
 PURE = {
     "__future__", "abc", "base64", "binascii", "bisect", "calendar", "cmath", "collections", "contextlib", "copy",
     "csv", "dataclasses", "datetime", "decimal", "difflib", "enum", "fractions", "functools", "hashlib", "heapq",
-    "hmac", "html", "ipaddress", "itertools", "json", "keyword", "math", "numbers", "operator", "re", "statistics", "string",
-    "struct", "textwrap", "types", "typing", "unicodedata", "zlib", "zoneinfo", "typing_extensions",
+    "hmac", "html", "ipaddress", "itertools", "json", "keyword", "math", "numbers", "operator", "re", "statistics",
+    "string", "struct", "textwrap", "types", "typing", "unicodedata", "zlib", "zoneinfo", "typing_extensions",
 }  # fmt: skip
 # Installed with Tally, at one version for all who run it.
 KNOWN = {"pyspark", "numpy", "pandas", "pyarrow"}

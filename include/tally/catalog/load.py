@@ -17,7 +17,9 @@ from tally.errors import DefinitionError, TallyError
 from tally.settings import settings
 
 read_from: list[Path] = []
-loaded: dict[tuple[str, str, tuple[tuple[str, int, int], ...]], Catalogue] = {}
+taken: list[Path] = []  # files that the definitions import from folders of the catalogue
+State = tuple[str, str, tuple[tuple[str, int, int], ...]]
+loaded: dict[State, Catalogue] = {}
 
 
 def catalogue() -> Catalogue:
@@ -34,13 +36,21 @@ def load(folder: Path | str) -> Catalogue:
             field="TALLY_CATALOG",
             cure="point it at the folder with topics.py and pipelines/",
         )
-    files = sorted([*folder.glob("*.py"), *folder.glob("pipelines/**/*.py")])
-    contract = settings().skew  # is part of each version, and no file
-    state = (str(folder), contract, tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files))
+    state = state_of(folder)
     if state not in loaded:
         loaded.clear()
-        loaded[state] = read(folder)
+        found = read(folder)
+        now = state_of(folder)
+        if set(state[2]) <= set(now[2]):  # nothing was changed meanwhile; what was imported may have come to it
+            loaded[now] = found
+        return found
     return loaded[state]
+
+
+def state_of(folder: Path) -> State:
+    """All that a catalogue follows from: its files, and of the settings what is part of each version."""
+    files = {*folder.glob("*.py"), *folder.glob("pipelines/**/*.py"), *(file for file in taken if file.is_file())}
+    return str(folder), settings().skew, tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in sorted(files))
 
 
 def read(folder: Path) -> Catalogue:
@@ -63,6 +73,8 @@ def read(folder: Path) -> Catalogue:
                 topics.setdefault(topic.name, topic)
     finally:
         sys.path.remove(str(folder))
+        files = [Path(getattr(module, "__file__", None) or "/") for module in list(sys.modules.values())]
+        taken[:] = [file for file in files if file.is_relative_to(folder)]
     return Catalogue(path=str(folder), topics=topics, pipelines=pipelines, broken=broken)
 
 
