@@ -49,7 +49,8 @@ def load(folder: Path | str) -> Catalogue:
 
 def state_of(folder: Path) -> State:
     """All that a catalogue follows from: its files, and of the settings what is part of each version."""
-    files = {*folder.glob("*.py"), *folder.glob("pipelines/**/*.py"), *(file for file in taken if file.is_file())}
+    beside = (file for file in taken if file.is_relative_to(folder) and file.is_file())
+    files = {*folder.glob("*.py"), *folder.glob("pipelines/**/*.py"), *beside}
     return str(folder), settings().skew, tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in sorted(files))
 
 
