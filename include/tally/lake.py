@@ -32,10 +32,10 @@ class Commit:
     metrics: dict[str, Any]
 
 
-def table(path: str) -> DeltaTable | None:
-    """The table at a path, or None where there is none yet."""
+def table(path: str, version: int | None = None) -> DeltaTable | None:
+    """The table at a path, as it is or as of a version; None where there is none yet."""
     try:
-        return DeltaTable(path)
+        return DeltaTable(path, version=version)
     except TableNotFoundError:
         return None
 
@@ -44,6 +44,12 @@ def version(path: str) -> int:
     """The newest version of the table at a path; -1 where there is none yet."""
     found = table(path)
     return -1 if found is None else int(found.version())
+
+
+def schema(path: str) -> list[Any]:
+    """The columns of the table at a path; none where there is none yet."""
+    found = table(path)
+    return [] if found is None else list(found.schema().fields)
 
 
 def commits(path: str) -> Iterator[Commit]:

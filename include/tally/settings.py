@@ -60,6 +60,9 @@ class Settings(BaseSettings):
     trigger_seconds: float = Field(1.0, ge=0, description="Pace of micro-batches.")
     max_offsets_per_trigger: int = Field(500_000, ge=1, description="Most records one micro-batch takes.")
     max_offsets_per_ingest: int = Field(4_000_000, ge=1, description="Most records one archive commit takes.")
+    archive_bytes: bool = Field(
+        True, description="Whether the archive keeps each record's key and value; without them no contract can change."
+    )
     skew: str = Field("5 minutes", description="How far past its record's broker time an event time may lie.")
     fold_after_batches: int = Field(
         100, ge=0, description="Micro-batches between two turns of the keeper: fold, trim, a short log; 0: never."
@@ -67,7 +70,8 @@ class Settings(BaseSettings):
     trim_after: str = Field("7 days", description="How long a sealed window's speed rows are kept.")
     settle: str = Field("0 seconds", description="Extra wait after a window closes before it may be sealed.")
     tolerance: float = Field(
-        1e-9, description="Difference of floating-point measures, relative above 1, that counts as rounding."
+        1e-9,
+        description="Most by which floating sums of the same events may differ, as a share of their size; fewer events, less.",
     )
     batch_every: str = Field("0 * * * *", description="Cron of batch__<pipeline>, on data intervals, UTC.")
     deadline: str = Field(

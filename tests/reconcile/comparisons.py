@@ -42,7 +42,7 @@ def slot(at: int, *, rows: int = 2, stream: int = 2, digest: str = "a", closed: 
     start = T0 + at * STEP
     return {
         "start": start, "end": start + STEP, "rows": rows, "stream_rows": stream, "digest": digest, "closed": closed,
-        "unexplained": bad, "explained": 0,
+        "unexplained": bad, "explained": 0, "unaccounted": 0,
     }  # fmt: skip
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally.catalog.duration import from_millis, millis
+from tally.catalog.duration import millis
 from tally.catalog.ranges import Range, events_of, merge
 from tally.catalog.spec import Pipeline, Topic
 from tally.errors import AnswerIsNo
 from tally.sources import archive
 from tally.sources.frames import flatten, with_window, without_duplicates
-
-DAY = 86_400_000
+from tally.sources.ranged import in_ranges
 
 
 @dataclass(frozen=True)
@@ -27,23 +25,6 @@ class Until:
 
 
 Versions = Mapping[str, int | Until]
-
-
-def instant(ms: int) -> Column:
-    """A literal instant that Delta can prune files by."""
-    return F.lit(from_millis(ms))
-
-
-def within(column: str, ranges: Sequence[Range]) -> Column:
-    """Whether a time lies in one of the ranges; `_date` is asked too, so that whole partitions are skipped."""
-    tests = [
-        (F.col("_date") >= F.lit(from_millis(start).date()))
-        & (F.col("_date") <= F.lit(from_millis(end - 1).date()))
-        & (F.col(column) >= instant(start))
-        & (F.col(column) < instant(end))
-        for start, end in ranges
-    ]
-    return reduce(lambda a, b: a | b, tests, F.lit(False))
 
 
 def archived(spark: SparkSession, topic: Topic, version: int | Until | None = None) -> DataFrame:
@@ -72,11 +53,11 @@ def events(
 ) -> DataFrame:
     """A topic's archived events with event times in the ranges, duplicates dropped, with their places."""
     if not (unique and topic.unique):
-        return archived(spark, topic, version).where(within(topic.event_time, ranges))
+        return in_ranges(archived(spark, topic, version), topic.event_time, ranges)
     near = millis(topic.lateness)
     around = merge((start - near, end + near) for start, end in ranges)
-    wide = archived(spark, topic, version).where(within(topic.event_time, around))
-    return without_duplicates(wide, topic).where(within(topic.event_time, ranges))
+    wide = in_ranges(archived(spark, topic, version), topic.event_time, around)
+    return in_ranges(without_duplicates(wide, topic), topic.event_time, ranges)
 
 
 def stated(spark: SparkSession, pipeline: Pipeline, ranges: Sequence[Range], versions: Versions) -> DataFrame:
@@ -85,15 +66,10 @@ def stated(spark: SparkSession, pipeline: Pipeline, ranges: Sequence[Range], ver
     for at, topic in enumerate(pipeline.reads):
         wanted = merge(events_of(r, pipeline, first=at == 0) for r in ranges)
         frames.append(events(spark, topic, wanted, versions[topic.name]))
-    return starting_in(applied(pipeline, frames), ranges)
+    return in_ranges(applied(pipeline, frames), "window_start", ranges)
 
 
 def applied(pipeline: Pipeline, frames: Sequence[DataFrame]) -> DataFrame:
     """The function's rows over bounded frames; it sees the topics' own columns and `window` only."""
     bare = [frame.select(*topic.columns) for frame, topic in zip(frames, pipeline.reads, strict=True)]
     return flatten(pipeline.function(with_window(bare[0], pipeline), *bare[1:]), pipeline)
-
-
-def starting_in(rows: DataFrame, ranges: Sequence[Range]) -> DataFrame:
-    tests = [(F.col("window_start") >= instant(a)) & (F.col("window_start") < instant(b)) for a, b in ranges]
-    return rows.where(reduce(lambda x, y: x | y, tests, F.lit(False)))

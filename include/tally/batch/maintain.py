@@ -14,6 +14,7 @@ from tally import lake, memory
 from tally.catalog.load import catalogue
 from tally.engine import jvm_pid
 from tally.settings import settings
+from tally.sources.archive import COMPRESSION
 from tally.supervise import lock
 
 
@@ -59,6 +60,7 @@ def tidy(spark: SparkSession, target: Target) -> Tidied:
     """OPTIMIZE, then VACUUM with the retention setting (168 hours at least: readers and replays go back so far)."""
     path = settings().table(*target.table)
     with lock.table(*target.lock, jvm=jvm_pid(spark)):
+        spark.conf.set("spark.sql.parquet.compression.codec", COMPRESSION)  # OPTIMIZE has no option for it
         metrics = spark.sql(f"OPTIMIZE delta.`{path}`").collect()[0]["metrics"]
         before = lake.version(path)
         spark.sql(f"VACUUM delta.`{path}` RETAIN {settings().vacuum_hours} HOURS")

@@ -11,7 +11,8 @@ from tally.catalog.duration import from_millis, iso, parse_instant, to_millis
 from tally.catalog.load import catalogue
 from tally.catalog.ranges import Range, aligned
 from tally.engine import session
-from tally.sources.archive import Ingest, ingest
+from tally.sources.archive import Ingest
+from tally.sources.ingest import ingest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,19 +13,19 @@ from tally import lake
 from tally.batch.events import archive_versions, archived, stated
 from tally.batch.scope import scope, session_scope
 from tally.catalog.duration import from_millis, millis
-from tally.catalog.ranges import Range, aligned, merge, overlap, windows_of, without
-from tally.catalog.spec import Pipeline
+from tally.catalog.ranges import Range, aligned, events_of, merge, overlap, windows_of, without
+from tally.catalog.spec import Pipeline, Topic
 from tally.control import seals
 from tally.engine import jvm_pid
 from tally.failpoints import failpoint
 from tally.settings import settings
-from tally.sources.archive import PROPERTIES, Ingest, ingest
+from tally.sources import manifest, redecode
+from tally.sources.archive import PROPERTIES, Ingest
 from tally.sources.frames import partition_date
+from tally.sources.ingest import ingest
+from tally.sources.ranged import FEW, in_ranges, not_in_ranges
 from tally.speed.commit import make_table
 from tally.supervise import lock
-
-# A commit's predicate and metadata name each range; past so many the narrowest gaps are restated too.
-MOST_RANGES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,7 @@ class Restatement:
     through: dict[str, int]  # events of archive commits up to this one are stated wherever they fall, per topic
     seen: dict[str, int]  # what is stale was worked out up to this archive commit, per topic
     versions: dict[str, int]  # the archive's Delta version, per topic
+    redecoded: dict[str, int]  # what was decoded again up to this version of it is stated wherever it falls, per topic
     ends: dict[str, dict[int, int]]  # the archive's end offsets, per topic
     ranges: list[Range]  # what this one replaced
     delta_version: int
@@ -65,6 +66,7 @@ def from_words(words: dict[str, Any], version: int) -> Restatement:
         through=words["through"],
         seen=words["seen"],
         versions=words["versions"],
+        redecoded=words.get("redecoded", {}),
         ends={t: {int(p): o for p, o in parts.items()} for t, parts in words["ends"].items()},
         ranges=[(a, b) for a, b in words["ranges"]],
         delta_version=version,
@@ -85,14 +87,18 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
     """
     wanted = aligned(wanted, pipeline)
     with lock.table("batch", pipeline.name, pipeline.version, jvm=jvm_pid(spark)):
+        for topic in pipeline.reads:
+            redecode.ensure_current(spark, topic)
         commits = archive_versions(pipeline)
         versions = {name: commit.delta_version for name, commit in commits.items()}
         before = newest(pipeline)
         ranges = [wanted]
         if not only:
             late = touched(spark, pipeline, before.through if before else {}, commits)
+            late += redecoded(pipeline, before.redecoded if before else {})
             ranges += wanted_of(late, wanted[0], before.covered if before else [])
-        found = scope(spark, pipeline, merge(ranges, most=MOST_RANGES), versions)
+        found = scope(spark, pipeline, merge(ranges), versions)
+        check_events(spark, pipeline, commits, found.ranges)
         stale = still_stale(spark, pipeline, before, commits, found.ranges) if before and only else []
         prepare_table(spark, pipeline)
         failpoint("restate.before_unseal")
@@ -104,10 +110,11 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
             "version": pipeline.version,
             "ranges": found.ranges,
             "covered": merge([*(before.covered if before else []), *found.ranges]),
-            "stale": without(merge(stale, most=MOST_RANGES), found.ranges),
+            "stale": without(stale, found.ranges),
             "through": (before.through if before else {}) if only else seen,
             "seen": seen,
             "versions": versions,
+            "redecoded": (before.redecoded if before else {}) if only else versions,
             "ends": {name: {p: r[1] for p, r in commit.ranges.items()} for name, commit in commits.items()},
         }
         replace(found.rows, path(pipeline), found.ranges, lake.words("restate", **words))
@@ -118,19 +125,76 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
 
 
 def touched(spark: SparkSession, pipeline: Pipeline, known: dict[str, int], commits: dict[str, Ingest]) -> list[Range]:
-    """The windows that events are part of which were archived by later commits than those known."""
+    """The windows that the events of later archive commits than those known are part of, or take an event from.
+
+    A new copy of an id may have arrived before the one that was counted: the window of that one is stated again too.
+    """
     step = millis(pipeline.window.step)
     found: list[Range] = []
     for at, topic in enumerate(pipeline.reads):
         since = known.get(topic.name, -1)
-        if since >= commits[topic.name].seq:
+        last = commits[topic.name]
+        if since >= last.seq:
             continue
-        time = F.unix_millis(topic.event_time)
-        cell = (time - F.pmod(time, F.lit(step))).alias("cell")
-        new = archived(spark, topic, commits[topic.name].delta_version).where(F.col("_ingest") > since)
-        cells = [row["cell"] for row in new.select(cell).distinct().collect()]
+        check(spark, pipeline, topic, last, since=since)
+        archive = archived(spark, topic, last.delta_version)
+        new = archive.where(F.col("_ingest") > since)
+        cells = cells_of(new, topic, step)
+        if topic.unique and since >= 0:
+            cells += cells_of(copies_of(new, archive.where(F.col("_ingest") <= since), topic, cells, step), topic, step)
         found += [windows_of((c, c + step), pipeline, first=at == 0) for c in cells]
     return merge(found)
+
+
+def redecoded(pipeline: Pipeline, known: dict[str, int]) -> list[Range]:
+    """The windows whose events were decoded again, under another contract, after these versions of the archives."""
+    return merge(
+        windows_of(changed, pipeline, first=at == 0)
+        for at, topic in enumerate(pipeline.reads)
+        if topic.name in known
+        for changed in redecode.changed_since(topic, known[topic.name])
+    )
+
+
+def check_events(spark: SparkSession, pipeline: Pipeline, commits: dict[str, Ingest], ranges: Sequence[Range]) -> None:
+    """Refuse to state windows whose events, or what may be copies of them, are not as they were archived."""
+    for at, topic in enumerate(pipeline.reads):
+        near = millis(topic.lateness)
+        around = [(a - near, b + near) for a, b in (events_of(r, pipeline, first=at == 0) for r in ranges)]
+        check(spark, pipeline, topic, commits[topic.name], around)
+
+
+def check(
+    spark: SparkSession,
+    pipeline: Pipeline,
+    topic: Topic,
+    last: Ingest,
+    ranges: Sequence[Range] | None = None,
+    *,
+    since: int = -1,
+) -> None:
+    """Hold what is read of the archive against its manifests: event times in the ranges, ingests since one."""
+    manifest.check(
+        spark, topic, ranges, version=last.delta_version, seq=last.seq, since=since, places=["archive"],
+        pipeline=pipeline.name,
+    )  # fmt: skip
+
+
+def cells_of(events: DataFrame, topic: Topic, step: int) -> list[int]:
+    """The cells of the grid of windows that events lie in."""
+    time = F.unix_millis(topic.event_time)
+    cell = (time - F.pmod(time, F.lit(step))).alias("cell")
+    return [row["cell"] for row in events.select(cell).distinct().collect()]
+
+
+def copies_of(new: DataFrame, old: DataFrame, topic: Topic, cells: Sequence[int], step: int) -> DataFrame:
+    """The old events that have a copy among the new ones, which lie in these cells, within the lateness."""
+    assert topic.unique
+    near = millis(topic.lateness)
+    around = in_ranges(old, topic.event_time, merge((c - near, c + step + near) for c in cells))
+    theirs = new.select(F.col(topic.unique).alias("_copy"), F.unix_micros(topic.event_time).alias("_copy_time"))
+    apart = F.abs(F.unix_micros(topic.event_time) - F.col("_copy_time"))
+    return around.join(theirs, (F.col(topic.unique) == F.col("_copy")) & (apart <= near * 1000), "left_semi")
 
 
 def wanted_of(late: Sequence[Range], older_than: int, covered: Sequence[Range]) -> list[Range]:
@@ -142,10 +206,11 @@ def still_stale(
     spark: SparkSession, pipeline: Pipeline, before: Restatement, commits: dict[str, Ingest], restated: Sequence[Range]
 ) -> list[Range]:
     """What a restatement of just these ranges leaves behind: stated windows that newly archived events belong in."""
-    late = overlap(touched(spark, pipeline, before.seen, commits), before.covered)
+    late = [*touched(spark, pipeline, before.seen, commits), *redecoded(pipeline, before.versions)]
+    late = overlap(late, before.covered)
     if pipeline.window.kind == "session":
         versions = {name: commit.delta_version for name, commit in commits.items()}
-        late = merge(session_scope(spark, pipeline, one, versions)[0] for one in late)
+        late, _ = session_scope(spark, pipeline, late, versions)
     return without([*before.stale, *late], restated)
 
 
@@ -156,12 +221,19 @@ def prepare_table(spark: SparkSession, pipeline: Pipeline) -> None:
 
 
 def replace(rows: DataFrame, where: str, ranges: Sequence[Range], words: str) -> None:
-    """Put rows in the place of all that start in the ranges, in one commit."""
+    """Put rows in the place of all that start in the ranges, in one commit.
+
+    A commit's predicate names a few ranges. Where there are more, what lies between them is written again as it is.
+    """
+    few = merge(ranges, most=FEW)
+    if len(few) < len(merge(ranges)):
+        table = in_ranges(rows.sparkSession.read.format("delta").load(where), "window_start", few)
+        rows = rows.unionByName(not_in_ranges(table.drop("_date"), "window_start", ranges))
     (
         rows.withColumn("_date", partition_date())
         .write.format("delta")
         .mode("overwrite")
-        .option("replaceWhere", predicate(ranges))
+        .option("replaceWhere", predicate(few))
         .option("userMetadata", words)
         .save(where)
     )

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally.batch.events import Versions, applied, archived, events, starting_in, stated
+from tally.batch.events import Versions, applied, archived, events, stated
 from tally.catalog.duration import millis
-from tally.catalog.ranges import Range, ceil, floor, merge
+from tally.catalog.ranges import Range, ceil, merge
 from tally.catalog.spec import Pipeline
+from tally.sources.ranged import in_ranges
 
-# Sessions are first looked for so many gaps around the range; it doubles until every one found is whole.
+# Sessions are first looked for so many gaps around a range; it doubles until every one found is whole.
 FIRST_GAPS = 8
 
 
@@ -29,13 +32,9 @@ def scope(spark: SparkSession, pipeline: Pipeline, ranges: Sequence[Range], vers
     """The rows of all windows starting in the ranges; sessions widen the ranges to where theirs begin and end."""
     if pipeline.window.kind != "session":
         return Scope(ranges=merge(ranges), rows=stated(spark, pipeline, ranges, versions))
-    widened, read = [], []
-    for wanted in merge(ranges):
-        starts, around = session_scope(spark, pipeline, wanted, versions)
-        widened.append(starts)
-        read.append(around)
-    rows = sessions(spark, pipeline, merge(read), versions)
-    return Scope(ranges=merge(widened), rows=starting_in(rows, merge(widened)))
+    starts, around = session_scope(spark, pipeline, ranges, versions)
+    rows = sessions(spark, pipeline, around, versions)
+    return Scope(ranges=starts, rows=in_ranges(rows, "window_start", starts))
 
 
 def sessions(spark: SparkSession, pipeline: Pipeline, around: Sequence[Range], versions: Versions) -> DataFrame:
@@ -43,27 +42,71 @@ def sessions(spark: SparkSession, pipeline: Pipeline, around: Sequence[Range], v
     return applied(pipeline, [events(spark, topic, around, versions[topic.name])])
 
 
-def session_scope(spark: SparkSession, pipeline: Pipeline, wanted: Range, versions: Versions) -> tuple[Range, Range]:
-    """(starts, events): the starts of every session that meets the range, and the events that hold these whole."""
+def session_scope(
+    spark: SparkSession, pipeline: Pipeline, ranges: Sequence[Range], versions: Versions
+) -> tuple[list[Range], list[Range]]:
+    """(starts, events): the starts of every session that meets a range, and the events that hold these whole.
+
+    All ranges are widened together: there are as many passes as the longest session needs, not as there are ranges.
+    """
+    if not ranges:
+        return [], []
     gap = millis(pipeline.window.size)
     oldest, newest = extent(spark, pipeline, versions)
-    reach = FIRST_GAPS * gap
-    left, right = wanted[0] - reach, wanted[1] + reach
+    read = merge((start - FIRST_GAPS * gap, end + FIRST_GAPS * gap) for start, end in ranges)
     while True:
-        rows = sessions(spark, pipeline, [(left, right)], versions)
-        start, end = F.unix_millis("window_start"), F.unix_millis("window_end")
-        met = rows.where((start < wanted[1]) & (end > wanted[0])).agg(F.min(start), F.max(end)).first()
-        first, last = (met[0], met[1]) if met is not None and met[0] is not None else wanted
-        starts = floor(min(first, wanted[0]), gap), ceil(max(last, wanted[1]), gap)
-        inside = rows.where((start >= starts[0]) & (start < starts[1])).agg(F.max(end)).first()
-        ends = inside[0] if inside is not None and inside[0] is not None else starts[1]
-        # Whole on the left: no event may hide less than a gap before; on the right: none may follow the last.
-        short_left = starts[0] - gap < left and left > oldest
-        short_right = max(ends, starts[1] + gap) > right and right <= newest
-        if not short_left and not short_right:
-            return starts, (left, right)
-        reach *= 2
-        left, right = (left - reach if short_left else left), (right + reach if short_right else right)
+        cells = Cells.of(sessions(spark, pipeline, read, versions), gap)
+        starts = merge(cells.met_by(wanted) for wanted in merge(ranges))
+        needed = merge((a - gap, max(cells.last_end(a, b), b + gap)) for a, b in starts)
+        # Past the archive's own ends there is nothing to see.
+        there = [(max(a, oldest), min(b, newest + 1)) for a, b in needed]
+        short = [part for part in there if part[0] < part[1] and not inside(read, part)]
+        if not short:
+            return starts, read
+        read = merge([*read, *(widened(read, part) for part in short)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cells:
+    """Sessions by the cell of the grid of gaps that they start in: the last end of each cell's, and of all so far."""
+
+    gap: int
+    starts: list[int]
+    ends: list[int]
+    reached: list[int]
+
+    @staticmethod
+    def of(rows: DataFrame, gap: int) -> Cells:
+        start, end = F.unix_millis("window_start"), F.ceil(F.unix_micros("window_end") / F.lit(1000))
+        cell = (start - F.pmod(start, F.lit(gap))).alias("cell")
+        found = sorted((row[0], int(row[1])) for row in rows.groupBy(cell).agg(F.max(end)).collect())
+        ends = [end for _, end in found]
+        return Cells(gap=gap, starts=[cell for cell, _ in found], ends=ends, reached=list(accumulate(ends, max)))
+
+    def met_by(self, wanted: Range) -> Range:
+        """The range, widened to hold every session that meets it; it begins and ends on the grid."""
+        first, last = wanted
+        earliest, after = bisect_right(self.reached, wanted[0]), bisect_left(self.starts, wanted[1])
+        if earliest < after:
+            first, last = min(first, self.starts[earliest]), max(last, self.reached[after - 1])
+        return first - first % self.gap, ceil(last, self.gap)
+
+    def last_end(self, start: int, end: int) -> int:
+        """The last end of the sessions that start in a range."""
+        return max(self.ends[bisect_left(self.starts, start) : bisect_left(self.starts, end)], default=end)
+
+
+def inside(ranges: Sequence[Range], wanted: Range) -> bool:
+    """Whether one of the merged ranges holds all of the wanted one."""
+    at = bisect_right(ranges, (wanted[0], float("inf"))) - 1
+    return at >= 0 and wanted[1] <= ranges[at][1]
+
+
+def widened(ranges: Sequence[Range], wanted: Range) -> Range:
+    """What must be read around a part that is not whole: as much again as is read there already."""
+    at = max(0, bisect_right(ranges, (wanted[0], float("inf"))) - 1)
+    length = ranges[at][1] - ranges[at][0]
+    return wanted[0] - length, wanted[1] + length
 
 
 def extent(spark: SparkSession, pipeline: Pipeline, versions: Versions) -> Range:

@@ -10,13 +10,16 @@ from pathlib import Path
 from types import ModuleType
 
 from tally.catalog.fingerprint import fingerprint
+from tally.catalog.inert import check_inert
 from tally.catalog.purity import check_purity
 from tally.catalog.spec import Catalogue, Pipeline, Topic
 from tally.errors import DefinitionError, TallyError
 from tally.settings import settings
 
 read_from: list[Path] = []
-loaded: dict[tuple[str, tuple[tuple[str, int, int], ...]], Catalogue] = {}
+taken: list[Path] = []  # files that the definitions import from folders of the catalogue
+State = tuple[str, str, tuple[tuple[str, int, int], ...]]
+loaded: dict[State, Catalogue] = {}
 
 
 def catalogue() -> Catalogue:
@@ -33,12 +36,22 @@ def load(folder: Path | str) -> Catalogue:
             field="TALLY_CATALOG",
             cure="point it at the folder with topics.py and pipelines/",
         )
-    files = sorted([*folder.glob("*.py"), *folder.glob("pipelines/**/*.py")])
-    state = (str(folder), tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files))
+    state = state_of(folder)
     if state not in loaded:
         loaded.clear()
-        loaded[state] = read(folder)
+        found = read(folder)
+        now = state_of(folder)
+        if set(state[2]) <= set(now[2]):  # nothing was changed meanwhile; what was imported may have come to it
+            loaded[now] = found
+        return found
     return loaded[state]
+
+
+def state_of(folder: Path) -> State:
+    """All that a catalogue follows from: its files, and of the settings what is part of each version."""
+    beside = (file for file in taken if file.is_relative_to(folder) and file.is_file())
+    files = {*folder.glob("*.py"), *folder.glob("pipelines/**/*.py"), *beside}
+    return str(folder), settings().skew, tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in sorted(files))
 
 
 def read(folder: Path) -> Catalogue:
@@ -46,11 +59,13 @@ def read(folder: Path) -> Catalogue:
     sys.path.insert(0, str(folder))
     try:
         forget(folder)
+        check_inert(folder / "topics.py", folder)
         topics = gather_topics(run(folder / "topics.py", "topics"))
         pipelines, broken = dict[str, Pipeline](), dict[str, TallyError]()
         for file in sorted(folder.glob("pipelines/*.py")):
             if not file.name.startswith("_"):
                 try:
+                    check_inert(file, folder)
                     pipelines[file.stem] = finished(the_pipeline(file, run(file, f"pipelines.{file.stem}")), folder)
                 except TallyError as fault:
                     broken[file.stem] = fault
@@ -59,6 +74,8 @@ def read(folder: Path) -> Catalogue:
                 topics.setdefault(topic.name, topic)
     finally:
         sys.path.remove(str(folder))
+        files = [Path(getattr(module, "__file__", None) or "/") for module in list(sys.modules.values())]
+        taken[:] = [file for file in files if file.is_relative_to(folder)]
     return Catalogue(path=str(folder), topics=topics, pipelines=pipelines, broken=broken)
 
 

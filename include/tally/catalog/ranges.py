@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tally.catalog.duration import from_millis, iso, millis
@@ -28,17 +29,29 @@ def merge(ranges: Iterable[Range], *, most: int | None = None) -> list[Range]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
             merged.append((start, end))
-    while most and len(merged) > most:
-        at = min(range(1, len(merged)), key=lambda i: merged[i][0] - merged[i - 1][1])
-        merged[at - 1 : at + 1] = [(merged[at - 1][0], merged[at][1])]
-    return merged
+    if most is None or len(merged) <= most:
+        return merged
+    widest = sorted(range(1, len(merged)), key=lambda at: merged[at - 1][1] - merged[at][0])[: most - 1]
+    firsts = [0, *sorted(widest)]
+    return [(merged[a][0], merged[b - 1][1]) for a, b in zip(firsts, [*firsts[1:], len(merged)], strict=True)]
 
 
 def without(ranges: Iterable[Range], taken: Iterable[Range]) -> list[Range]:
     """What of the ranges lies in none of those taken."""
-    left = merge(ranges)
-    for start, end in merge(taken):
-        left = [piece for a, b in left for piece in ((a, min(b, start)), (max(a, end), b)) if piece[0] < piece[1]]
+    gone = merge(taken)
+    left: list[Range] = []
+    at = 0
+    for start, end in merge(ranges):
+        while at < len(gone) and gone[at][1] <= start:
+            at += 1
+        here = at
+        while here < len(gone) and gone[here][0] < end:
+            if start < gone[here][0]:
+                left.append((start, gone[here][0]))
+            start = gone[here][1]
+            here += 1
+        if start < end:
+            left.append((start, end))
     return left
 
 
@@ -46,6 +59,12 @@ def overlap(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
     """What lies in both."""
     mine = merge(ranges)
     return without(mine, without(mine, others))
+
+
+def meets(merged: Sequence[Range], wanted: Range) -> bool:
+    """Whether one of the merged ranges has an instant of the wanted one."""
+    at = bisect_left(merged, (wanted[1], wanted[1])) - 1
+    return at >= 0 and wanted[0] < merged[at][1]
 
 
 def contains(ranges: Iterable[Range], wanted: Range) -> bool:

@@ -112,5 +112,15 @@ class Catalogue:
             )
         return self.pipelines[name]
 
+    def topic(self, name: str) -> Topic:
+        """The topic of that name; an unknown one is refused with the names there are."""
+        if name not in self.topics:
+            raise TallyError(
+                "no such topic",
+                field=name,
+                cure=f"one of: {', '.join(sorted(self.topics)) or 'none is defined'} (in {self.path})",
+            )
+        return self.topics[name]
+
     def readers(self, topic: str) -> list[Pipeline]:
         return [p for p in self.pipelines.values() if any(t.name == topic for t in p.reads)]

@@ -54,6 +54,7 @@ VERBS: dict[str, Verb] = {
     "begin": Verb("begin:begin", "Show, or say, where a pipeline's numbers begin; older windows are partial."),
     "plan": Verb("backfill:plan", "Say what a backfill of a range would do, and whether it can."),
     "backfill": Verb("backfill:backfill", "Restate a range of windows, chunk by chunk, and reconcile each."),
+    "mend": Verb("mend:mend", "Hold a topic's archive against its manifests, and read from Kafka again what differs."),
     "read": Verb("read:read", "Read a pipeline's rows: sealed ones from the batch, the others from the stream."),
     "status": Verb("status:status", "Say how each pipeline is, and why."),
     "incidents": Verb("incidents:incidents", "List what went wrong and is not over; exit code 1 while there is any."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,12 +21,6 @@ def remember_topic(topic: str, identity: str) -> None:
     """Bind a topic's name to its id; idempotent by name."""
     with store().begin() as connection:
         upsert(connection, topics, [{"topic": topic, "topic_id": identity, "seen_at": now_ms()}])
-
-
-def record_ingest(row: dict[str, Any]) -> None:
-    """Write one archive commit; idempotent by (topic, seq)."""
-    with store().begin() as connection:
-        upsert(connection, ingests, [row])
 
 
 def ingest_history(topic: str) -> list[dict[str, Any]]:
@@ -72,6 +67,18 @@ def reconciliation(number: int) -> dict[str, Any] | None:
     with store().connect() as connection:
         row = connection.execute(sa.select(reconciliations).where(reconciliations.c.id == number)).first()
     return dict(row._mapping) if row else None
+
+
+def archives(numbers: Iterable[int]) -> dict[int, dict[str, int]]:
+    """By comparison, the last ingest of each topic that it knew; those of an older store are left out."""
+    found: dict[int, dict[str, int]] = {}
+    wanted = sorted(set(numbers))
+    with store().connect() as connection:
+        for at in range(0, len(wanted), 500):
+            some = reconciliations.c.id.in_(wanted[at : at + 500])
+            rows = connection.execute(sa.select(reconciliations.c.id, reconciliations.c.summary).where(some))
+            found |= {row.id: row.summary["archive"] for row in rows if "archive" in row.summary}
+    return found
 
 
 def by_ticket(ticket: str) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ ledger = Table(
     Column("committed_at", BigInteger, nullable=False),
 )
 
-# One row an archive commit.
+# One row an archive commit: what its words say, as of the newest contract. The words are the truth.
 ingests = Table(
     "ingests",
     metadata,
@@ -40,9 +40,25 @@ ingests = Table(
     Column("ranges", JSON, nullable=False),  # {partition: [from, to)}
     Column("archived", BigInteger, nullable=False),
     Column("quarantined", JSON, nullable=False),  # {reason: records}
-    Column("gaps", BigInteger, nullable=False),  # offsets that hold no record (transaction markers, aborted records)
+    Column("gaps", BigInteger, nullable=False),  # offsets that hold no record, by Kafka's own count
     Column("delta_version", BigInteger, nullable=False),
     Column("committed_at", BigInteger, nullable=False),
+)
+
+# One row a table and commit that holds records: what it wrote, copied from its words, which are the truth.
+manifests = Table(
+    "manifests",
+    metadata,
+    Column("topic", String(249), primary_key=True),
+    Column("place", String(16), primary_key=True),  # archive | quarantine
+    Column("era", Integer, primary_key=True),  # how often all was decoded again before
+    Column("seq", BigInteger, primary_key=True),
+    Column("baseline", Boolean, nullable=False),  # it holds the rows of all ingests up to this one
+    Column("contract", String(16), nullable=False),
+    Column("delta_version", BigInteger, nullable=False),
+    Column("from_ms", BigInteger, nullable=False),  # between which times its cells lie
+    Column("to_ms", BigInteger, nullable=False),
+    Column("body", JSON, nullable=False),
 )
 
 # The state of each slot of a pipeline version that was ever judged.

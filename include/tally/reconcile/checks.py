@@ -5,8 +5,9 @@ Each check reads many slots in one pass and compares them as data; the outcome i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
+from operator import eq
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -20,7 +21,7 @@ from tally.catalog.duration import from_millis
 from tally.catalog.ranges import merge
 from tally.catalog.spec import Pipeline
 from tally.control.seals import Seal
-from tally.reconcile.digest import Digest, digests
+from tally.reconcile.digest import NOTHING, alike, digests
 from tally.reconcile.trimmed import vouchers
 
 Faults = dict[Seal, str]
@@ -45,7 +46,7 @@ def of_table(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal], ver
         return dict.fromkeys(known, "the batch table is gone")
     rows = spark.read.format("delta").option("versionAsOf", version).load(restate.path(pipeline))
     try:
-        return differing(of_days(rows, known), pipeline, known, CHANGED)
+        return differing(of_days(rows, known), pipeline, known, CHANGED, eq)
     except BROKEN:
         return day_by_day(rows, pipeline, known)
 
@@ -58,7 +59,7 @@ def day_by_day(rows: DataFrame, pipeline: Pipeline, known: Sequence[Seal]) -> Fa
         by_day.setdefault(from_millis(seal.slot_start).date(), []).append(seal)
     for mine in by_day.values():
         try:
-            found |= differing(of_days(rows, mine), pipeline, mine, CHANGED)
+            found |= differing(of_days(rows, mine), pipeline, mine, CHANGED, eq)
         except BROKEN:
             found |= dict.fromkeys(mine, UNREADABLE)
     return found
@@ -88,24 +89,21 @@ def of_archive(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal]) -
     # The table as it lies there: at the version that its last ingest made, harm done to it since would not be seen.
     newest = {name: Until(commit.seq) for name, commit in archive_versions(pipeline).items()}
     wanted = merge((seal.slot_start, seal.slot_end) for seal in known)
-    other = differing(scope(spark, pipeline, wanted, newest).rows, pipeline, known, NOT_GIVEN)
+    other = differing(scope(spark, pipeline, wanted, newest).rows, pipeline, known, NOT_GIVEN, alike)
     by_start = {seal.slot_start: seal for seal in other}
     for archive, told in vouchers(pipeline, list(other)):
         then = {topic: Until(seq) for topic, seq in archive.items()}
         mine = [by_start[slot] for slot in told]
         wanted = merge((seal.slot_start, seal.slot_end) for seal in mine)
-        still = differing(scope(spark, pipeline, wanted, then).rows, pipeline, mine, NOT_GIVEN)
+        still = differing(scope(spark, pipeline, wanted, then).rows, pipeline, mine, NOT_GIVEN, alike)
         for seal in set(mine) - still.keys():
             del other[seal]
     return other
 
 
-def differing(rows: DataFrame, pipeline: Pipeline, known: Sequence[Seal], fault: str) -> Faults:
+def differing(
+    rows: DataFrame, pipeline: Pipeline, known: Sequence[Seal], fault: str, same: Callable[[str, str], bool]
+) -> Faults:
     """The slots whose rows digest otherwise than when they were sealed."""
-    now = digests(rows, pipeline)
-    return {seal: fault for seal in known if text(now.get(seal.slot_start)) != seal.digest}
-
-
-def text(digest: Digest | None) -> str:
-    """What a seal keeps of a slot's rows."""
-    return digest.hash if digest else "0"
+    now = {slot: digest.text for slot, digest in digests(rows, pipeline).items()}
+    return {seal: fault for seal in known if not same(now.get(seal.slot_start, NOTHING), seal.digest)}

@@ -1,4 +1,4 @@
-"""Compares the layers at one cut: digests first, then row by row where they differ, each difference with its cause."""
+"""Compares the layers at one cut: all rows in one pass, then a replay where they differ, with causes."""
 
 from __future__ import annotations
 
@@ -9,24 +9,25 @@ from pyspark.sql import functions as F
 
 from tally import lake, memory
 from tally.batch import restate
-from tally.batch.events import starting_in
 from tally.batch.report import instant
-from tally.catalog.duration import from_millis, iso, millis
+from tally.catalog.duration import from_millis, iso
 from tally.catalog.load import catalogue
-from tally.catalog.ranges import Range, aligned, merge, overlap, without
+from tally.catalog.ranges import Range, aligned, overlap, without
 from tally.control import runs
 from tally.engine import session
 from tally.errors import AnswerIsNo, TallyError
 from tally.failpoints import failpoint
-from tally.reconcile import audit, explain, replay, trimmed
+from tally.reconcile import audit, reasons, replay, revisions, rounding, trimmed
+from tally.reconcile.accounts import Support, account
+from tally.reconcile.accounts import supports as support_of
 from tally.reconcile.conserve import conservation
 from tally.reconcile.cut import Cut, closed, due, find, reaching_back
-from tally.reconcile.differences import count_rows, side_by_side, vouched, write_audit
-from tally.reconcile.digest import Digest, digests
+from tally.reconcile.differences import Slot, by_slot
 from tally.reconcile.fate import late_rule
 from tally.reconcile.filtered import filters
 from tally.reconcile.found import Found, slot_states, summary
 from tally.settings import settings
+from tally.sources.ranged import in_ranges
 from tally.speed import commit
 from tally.speed.fold import newest_rows
 
@@ -48,20 +49,37 @@ def compare(name: str, start: str | None = None, end: str | None = None, ticket:
     written = lake.newest(settings().table("audit", name), "audit")
     after = int(written.words["reconciliation"]) if written else 0  # a new control store counts on from the old one
     number = runs.open_reconciliation(name, pipeline.version, first, last, ticket, after=after)
-    around = replay.events_around(spark, cut, ranges)
-    cut = reaching_back(cut, replay.first_offsets(spark, cut, around))
+    cut = reaching_back(cut, replay.first_offsets(spark, cut, replay.event_ranges(cut, ranges)))
     sides = read_sides(spark, cut, ranges)
-    again = trimmed.stand_in(spark, cut, ranges)
-    if again is not None:
-        sides["stream"] = sides["stream"].unionByName(again)
-    by_slot = {side: digests(rows, pipeline) for side, rows in sides.items()}
-    differing = sorted(slots_that_differ(by_slot["batch"], by_slot["stream"]))
-    found = Found(equal=sum(d.rows for slot, d in by_slot["batch"].items() if slot not in set(differing)))
-    explain_all(spark, cut, ranges, around, differing, sides, found, number)
-    states = slot_states(cut, ranges, by_slot, found)
+    slots = by_slot(sides["batch"], sides["stream"], pipeline)
+    sealed = revisions.sealed(pipeline, ranges)
+    ends = {slot: one.last_end for slot, one in slots.items()}
+    accounts = account(spark, cut, ranges, ends)
+    supports = support_of(cut, [one for _, one in accounts], revisions.with_windows(cut, ends, sealed))
+    limits = {slot: limit_of(support) for slot, support in supports.items()}
+    differing = {slot: one for slot, one in slots.items() if differs(one, limits[slot], supports[slot])}
+    found = Found(
+        equal=sum(one.same + (one.close if slot not in differing else 0) for slot, one in slots.items()),
+        rounding=sum(one.close for slot, one in slots.items() if slot not in differing),
+        conserved=conservation(cut, accounts),
+        unaccounted=revisions.unaccounted(cut, sealed, slots, supports),
+    )
+    if differing:
+        reasons.give(spark, cut, differing, limits, sides, found, number)
+    states = slot_states(cut, ranges, slots, found)
     runs.keep_comparison(number, summary(cut, ranges, found, states, ticket), states)
     failpoint("reconcile.after_compare")
     return number
+
+
+def limit_of(support: Sequence[Support]) -> tuple[float, float]:
+    """By which share of what size sums of these events may differ and still be the same."""
+    return rounding.most(sum(one.events for one in support)), sum(one.scale for one in support)
+
+
+def differs(slot: Slot, limit: tuple[float, float], support: Sequence[Support]) -> bool:
+    """Whether more than rounding lies between the layers, or an event of one layer alone may hide in a rounding."""
+    return not slot.within(*limit) or (slot.close > 0 and any(one.differing for one in support))
 
 
 def ranges_of(cut: Cut, wanted: Range | None) -> list[Range]:
@@ -96,55 +114,12 @@ def read_sides(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> dict[s
         rows = spark.read.format("delta").option("versionAsOf", version).load(path)
         if not ranges:
             return rows.where("false")
-        first, last = ranges[0][0], ranges[-1][1] - 1
-        days = (F.col("_date") >= F.lit(from_millis(first).date())) & (
-            F.col("_date") <= F.lit(from_millis(last).date())
-        )
-        return starting_in(rows.where(days), ranges)
+        return in_ranges(rows, "window_start", ranges)
 
     batch = load(restate.path(pipeline), cut.batch_version).drop("_date")
     rows = load(commit.path(pipeline), cut.speed_version).drop("_date")
     if not cut.travels:
         rows = rows.where(F.col("_batch") <= commit.order(cut.last.generation, cut.last.batch))
-    stream = newest_rows(rows, pipeline).drop("_batch")
-    return {"batch": batch, "stream": stream.select(*batch.columns)}
-
-
-def slots_that_differ(batch: dict[int, Digest], stream: dict[int, Digest]) -> set[int]:
-    return {s for s in batch.keys() | stream.keys() if (d := batch.get(s)) is None or stream.get(s) != d}
-
-
-def explain_all(
-    spark: SparkSession, cut: Cut, ranges: Sequence[Range], around: Sequence[Sequence[Range]], slots: Sequence[int],
-    sides: dict[str, DataFrame], found: Found, number: int,
-) -> None:  # fmt: skip
-    """Replay the slots that differ, put a cause to each row, and write these to the audit table."""
-    step = millis(cut.pipeline.window.step)
-    differing = merge((slot, slot + step) for slot in slots)
-    frames = [
-        replay.tagged_events(spark, cut, topic, wanted).cache()
-        for topic, wanted in zip(cut.pipeline.reads, around, strict=True)
-        if wanted
-    ]
-    try:
-        found.conserved = conservation(spark, cut, frames, ranges)
-        if differing:
-            affected = replay.within_ranges(
-                frames, cut, around if replay.is_session(cut) else replay.event_ranges(cut, differing)
-            )
-            narrowed = {side: starting_in(rows, differing) for side, rows in sides.items()}
-            if replay.is_session(cut):
-                both = (narrowed["batch"], narrowed["stream"])
-                affected = [replay.with_differs(frame, *both, cut.pipeline) for frame in affected]
-            gathered = explain.gather(affected, cut, set(slots))
-            found.events, found.explained, cells = gathered.events, gathered.by_slot, gathered.cells
-            narrowed["replayed"] = replay.replayed(cut, affected, differing)
-            narrowed["restated"] = replay.restated(cut, affected, differing)
-            rows = side_by_side(narrowed, cut.pipeline)
-            rows = vouched(rows, trimmed.unproven(spark, cut, slots, cells)).cache()
-            count_rows(rows, cut, cells, found)
-            write_audit(rows, cut, cells, number)
-            rows.unpersist()
-    finally:
-        for frame in frames:
-            frame.unpersist()
+    stream = newest_rows(rows, pipeline).drop("_batch").select(*batch.columns)
+    again = trimmed.stand_in(spark, cut, ranges)
+    return {"batch": batch, "stream": stream if again is None else stream.unionByName(again)}

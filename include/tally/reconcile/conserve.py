@@ -5,40 +5,59 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+import numpy as np
+import pyarrow as pa
+from deltalake import DeltaTable
 
-from tally.batch.events import archived, within
-from tally.catalog.duration import millis
-from tally.catalog.ranges import Range
-from tally.catalog.spec import Pipeline, Topic
+from tally import lake
+from tally.catalog.duration import from_millis
+from tally.catalog.ranges import Range, merge
+from tally.catalog.spec import Pipeline
 from tally.control import runs
-from tally.reconcile import fate, replay
+from tally.reconcile.accounts import Account
 from tally.reconcile.cut import Cut
-from tally.sources.archive import quarantine_path
+from tally.sources import archive
 
 PLACES = ("aggregated", "late", "duplicate", "quarantined", "filtered", "skipped", "in_flight", "applied_twice")
 
 
-def conservation(spark: SparkSession, cut: Cut, frames: Sequence[DataFrame], ranges: Sequence[Range]) -> dict[str, Any]:
+def conservation(cut: Cut, accounts: Sequence[tuple[Sequence[Range], Account]]) -> dict[str, Any]:
     """records = aggregated + late + duplicate + quarantined + filtered + skipped + in flight + applied twice.
 
-    `records` are counted in archive and quarantine as they lie there, the valid ones' places among the events as the
-    replay sees them. A refused record often has no event time: it belongs to the range in which the broker took it.
+    `records` are counted in the files of archive and quarantine by a reader of its own; the places are those that the
+    replay gave each event, in Spark. A refused record often has no event time: it belongs to the range in which the
+    broker took it.
     """
     totals = dict.fromkeys(("records", *PLACES), 0)
-    if not ranges:
-        return {**totals, "balanced": True}
     ingested = ingests(cut)
-    for frame, topic, wanted in zip(frames, cut.pipeline.reads, replay.event_ranges(cut, ranges), strict=True):
-        inside = within(topic.event_time, wanted)
-        totals["records"] += archived(spark, topic, cut.stated.versions[topic.name]).where(inside).count()
-        refused = spark.read.format("delta").load(quarantine_path(topic)).where(within("_broker_time", wanted))
-        totals["quarantined"] += refused.where(F.col("_ingest") <= ingested[topic.name]).count()
-        for row in frame.where(inside).groupBy(place(topic, cut).alias("word")).count().collect():
-            totals[row["word"]] += row["count"]
+    for topic, (ranges, account) in zip(cut.pipeline.reads, accounts, strict=True):
+        version = cut.stated.versions[topic.name]
+        totals["records"] += counted(lake.table(archive.path(topic), version), topic.event_time, ranges)
+        refused = lake.table(archive.quarantine_path(topic))
+        totals["quarantined"] += counted(refused, "_broker_time", ranges, until=ingested[topic.name])
+        for place, number in account.places.items():
+            totals[place] += number
     totals["records"] += totals["quarantined"]
     return {**totals, "balanced": sum(totals[name] for name in PLACES) == totals["records"]}
+
+
+def counted(table: DeltaTable | None, column: str, ranges: Sequence[Range], until: int | None = None) -> int:
+    """How many rows of a table have a time in the ranges, those of later ingests left out; read without Spark."""
+    if table is None or not ranges:
+        return 0
+    wanted = merge(ranges)
+    bounds = np.array(wanted, dtype="int64").reshape(-1) * 1000
+    first, last = from_millis(wanted[0][0]), from_millis(wanted[-1][1] - 1)
+    days = f"_date >= DATE '{first:%Y-%m-%d}' AND _date <= DATE '{last:%Y-%m-%d}'"
+    rows = table.to_pyarrow_dataset(file_pruning_predicate=days).scanner(columns=[column, "_ingest"])
+    total = 0
+    for batch in rows.to_batches():
+        times = batch.column(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
+        inside = np.searchsorted(bounds, times, side="right") % 2 == 1
+        if until is not None:
+            inside &= batch.column(1).to_numpy(zero_copy_only=False) <= until
+        total += int(inside.sum())
+    return total
 
 
 def ingests(cut: Cut) -> dict[str, int]:
@@ -48,26 +67,6 @@ def ingests(cut: Cut) -> dict[str, int]:
         numbers = [row["seq"] for row in runs.ingest_history(topic) if row["delta_version"] <= version]
         last[topic] = max(numbers, default=-1)
     return last
-
-
-def place(topic: Topic, cut: Cut) -> Column:
-    """Where a record is accounted for."""
-    time, word = F.unix_micros(topic.event_time), F.col("_fate")
-    word = F.when((word == fate.IN_FLIGHT) & (time <= cut.last.watermark * 1000), fate.LATE).otherwise(word)
-    word = F.when((word == fate.ACCEPTED) & over(topic, cut), fate.LATE).otherwise(word)
-    word = F.when(~F.col("_counted") & (word != fate.ACCEPTED), fate.DUPLICATE).otherwise(word)
-    word = F.when(word.isin(fate.ACCEPTED, fate.LATE) & F.col("_filtered"), "filtered").otherwise(word)
-    return F.when(word == fate.ACCEPTED, "aggregated").otherwise(word)
-
-
-def over(topic: Topic, cut: Cut) -> Column:
-    """Whether every window of an event was over before its micro-batch, where that is the rule."""
-    window = cut.pipeline.window
-    if cut.late_rule != "window":
-        return F.lit(False)
-    time, step = F.unix_micros(topic.event_time), F.lit(millis(window.slide) * 1000)
-    last_start = time if window.kind == "session" else time - F.pmod(time, step)
-    return last_start + millis(window.size) * 1000 <= F.col("_late_at") * 1000
 
 
 def ingest_balance(pipeline: Pipeline) -> dict[str, Any]:

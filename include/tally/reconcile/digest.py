@@ -1,7 +1,8 @@
-"""A short number for the rows of each slot: equal digests mean rows that are equal but for rounding.
+"""A short text for a slot's rows: whether they are the same but for rounding, and whether they are the very same.
 
-A floating-point measure enters with ten significant digits, so sums taken in another order digest alike; where a value
-happens to lie on the edge of a digit, the slot is merely compared row by row.
+For the first, a floating-point measure enters with ten significant digits, so sums taken in another order digest alike;
+it decides whether a window that is sealed again has a new revision. For the second it enters whole: a row that was
+changed behind a seal's back is seen, by however little.
 """
 
 from __future__ import annotations
@@ -15,14 +16,36 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapTyp
 from tally.catalog.duration import millis
 from tally.catalog.spec import Pipeline
 
+# Of complex values: to the microsecond, with what is null. The defaults leave out both.
+WHOLE = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+    "ignoreNullFields": "false",
+}
+PARTED = ":"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Digest:
-    """The rows of a slot in short: how many, the sum of their hashes, and the last end of their windows."""
+    """The rows of a slot in short: how many, the sums of their two hashes, and the last end of their windows."""
 
     rows: int
-    hash: str
+    rounded: str
+    exact: str
     last_end: int
+
+    @property
+    def text(self) -> str:
+        """What a seal keeps."""
+        return f"{self.rounded}{PARTED}{self.exact}"
+
+
+NOTHING = f"0{PARTED}0"
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether two digests' texts are of the same rows, but for rounding."""
+    return one.partition(PARTED)[0] == other.partition(PARTED)[0]
 
 
 def steady(column: Column, kind: DataType) -> Column:
@@ -30,15 +53,21 @@ def steady(column: Column, kind: DataType) -> Column:
     if isinstance(kind, DoubleType | FloatType):
         # Adding 0.0 makes a negative zero an ordinary one.
         return F.when(column.isNull(), None).otherwise(F.format_string("%.9e", column.cast("double") + F.lit(0.0)))
+    return whole(column, kind)
+
+
+def whole(column: Column, kind: DataType) -> Column:
+    """A value's text, to the last digit."""
     if isinstance(kind, ArrayType | MapType | StructType):
-        return F.to_json(F.struct(column.alias("v")))
+        return F.to_json(F.struct(column.alias("v")), WHOLE)
     return column.cast("string")
 
 
-def row_hash(rows: DataFrame) -> Column:
+def row_hash(rows: DataFrame, *, exact: bool) -> Column:
     """One row's hash over all its columns but the engine's own."""
+    text = whole if exact else steady
     named = [f for f in rows.schema.fields if not f.name.startswith("_")]
-    texts = [F.coalesce(F.concat(F.lit("="), steady(F.col(f.name), f.dataType)), F.lit("null")) for f in named]
+    texts = [F.coalesce(F.concat(F.lit("="), text(F.col(f.name), f.dataType)), F.lit("null")) for f in named]
     return F.xxhash64(*texts).cast("decimal(38,0)")
 
 
@@ -47,12 +76,18 @@ def slot_of(pipeline: Pipeline) -> Column:
     return start - F.pmod(start, step)
 
 
+def over_at() -> Column:
+    """When a window is over, in milliseconds: only when the watermark has passed all of it."""
+    return F.ceil(F.unix_micros("window_end") / F.lit(1000))
+
+
 def digests(rows: DataFrame, pipeline: Pipeline) -> dict[int, Digest]:
     """The digest of each slot that has rows, by slot start."""
-    end = F.ceil(F.unix_micros("window_end") / F.lit(1000))  # over only when the watermark has passed all of it
-    found = (
-        rows.groupBy(slot_of(pipeline).alias("slot"))
-        .agg(F.count("*").alias("n"), F.sum(row_hash(rows)).alias("h"), F.max(end).alias("e"))
-        .collect()
+    hashes = [F.sum(row_hash(rows, exact=exact)).alias(name) for name, exact in (("r", False), ("x", True))]
+    slots = rows.groupBy(slot_of(pipeline).alias("slot")).agg(
+        F.count("*").alias("n"), *hashes, F.max(over_at()).alias("e")
     )
-    return {row["slot"]: Digest(rows=row["n"], hash=str(row["h"]), last_end=row["e"]) for row in found}
+    return {
+        row["slot"]: Digest(rows=row["n"], rounded=str(row["r"]), exact=str(row["x"]), last_end=row["e"])
+        for row in slots.collect()
+    }

@@ -17,7 +17,7 @@ from tally.reconcile.causes import UNEXPLAINED
 from tally.settings import settings
 
 COLUMNS = ("window_start", "window_end", "key", "batch", "stream", "replayed", "cause", "explained")
-SLOT = ("start", "end", "rows", "stream_rows", "digest", "closed", "unexplained")
+SLOT = ("start", "end", "rows", "stream_rows", "digest", "closed", "unexplained", "unaccounted")
 
 
 @dataclass(frozen=True, kw_only=True)

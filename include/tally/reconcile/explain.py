@@ -14,6 +14,7 @@ from tally.catalog.duration import millis
 from tally.catalog.ranges import windows_of
 from tally.catalog.spec import Topic
 from tally.reconcile import fate
+from tally.reconcile.causes import JOINED
 from tally.reconcile.cut import Cut
 from tally.reconcile.replay import accepted, walked_events
 from tally.sources.frames import with_window
@@ -112,9 +113,9 @@ def slots(cut: Cut, cell: int, *, first: bool) -> range:
 
 
 def cause_of(row: dict[str, Any], cut: Cut, cells: Cells, keyed: bool) -> str:
-    """The causes at a differing row's window and key, as one text; "replay" where only the walk tells it."""
+    """The causes at a differing row's window and key, as one text; nothing where no event has one there."""
     key = tuple(row[name] for name in cut.pipeline.key) if keyed else ()
     start, step = row["_slot"], millis(cut.pipeline.window.step)
     reach = range(start, max(start + step, row["_end"]), step) if cut.pipeline.window.kind == "session" else [start]
     found: set[str] = set().union(*(cells.get((slot, *key), set()) for slot in reach))
-    return "+".join(sorted(found)) or "replay"
+    return JOINED.join(sorted(found))

@@ -19,7 +19,7 @@ from tally.catalog.ranges import merge
 from tally.catalog.spec import Pipeline, Topic
 from tally.reconcile.cut import Cut
 from tally.reconcile.groups import follow_groups
-from tally.sources.frames import losers
+from tally.sources.frames import copies
 from tally.speed.check import check
 
 ACCEPTED, LATE, DUPLICATE, SKIPPED, IN_FLIGHT, TWICE = (
@@ -113,8 +113,9 @@ def batch_lookup(cut: Cut, topic: str) -> Callable[[Column, Column], Column]:
 
 
 def with_fate(events: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
-    """Archived events (duplicates among them) with `_batch_index`, `_late_at`, `_fate` `_counted` (by the batch).
+    """Archived events (duplicates among them) with `_batch_index`, `_late_at`, `_fate` and `_counted` (by the batch).
 
+    `_newest` is the last ingest that had a say in whether the batch counts it: its own, or that of a copy.
     `_fate` knows nothing of windows: where the rule is the window's end, late is decided later, for each window.
     An event that was read again has `_again_index` and `_again_late_at`; with an id, that changes nothing.
     """
@@ -145,11 +146,11 @@ def with_fate(events: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
     )
     tagged = tagged.withColumn("_fate", fate)
     if not topic.unique:
-        return tagged.withColumn("_counted", F.lit(True))
-    places = ["_partition", "_offset"]
-    lost = losers(events, topic).withColumn("_lost", F.lit(True))
-    marked = tagged.join(lost, places, "left").withColumn("_counted", F.col("_lost").isNull()).drop("_lost")
-    return with_stream_duplicates(marked, topic, cut)
+        return tagged.withColumns({"_counted": F.lit(True), "_newest": F.col("_ingest")})
+    marked = tagged.join(copies(events, topic), ["_partition", "_offset"], "left").withColumns(
+        {"_counted": ~F.coalesce("_later", F.lit(False)), "_newest": F.coalesce("_newest", "_ingest")}
+    )
+    return with_stream_duplicates(marked.drop("_later"), topic, cut)
 
 
 def with_stream_duplicates(tagged: DataFrame, topic: Topic, cut: Cut) -> DataFrame:

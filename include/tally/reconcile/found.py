@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,8 @@ from tally.catalog.ranges import Range
 from tally.control import seals
 from tally.reconcile.conserve import ingest_balance, ingests
 from tally.reconcile.cut import Cut
-from tally.reconcile.digest import Digest
+from tally.reconcile.differences import Slot
+from tally.reconcile.digest import NOTHING
 
 
 @dataclass(kw_only=True)
@@ -28,41 +29,40 @@ class Found:
     bad_slots: Counter[int] = field(default_factory=Counter)
     explained: Counter[int] = field(default_factory=Counter)
     conserved: dict[str, Any] = field(default_factory=dict)
+    unaccounted: set[int] = field(default_factory=set)  # sealed slots that changed, and no event arrived
 
 
-def slot_states(
-    cut: Cut, ranges: Sequence[Range], by_slot: dict[str, dict[int, Digest]], found: Found
-) -> list[dict[str, Any]]:
+def slot_states(cut: Cut, ranges: Sequence[Range], slots: Mapping[int, Slot], found: Found) -> list[dict[str, Any]]:
     """Each slot between the first and the last with rows: what a seal is put on.
 
     Where the slot before a range is judged, the range's first empty slots are too, so that seals leave no gap.
     """
-    step = millis(cut.pipeline.window.step)
-    filled = by_slot["batch"].keys() | by_slot["stream"].keys()
+    step, pipeline = millis(cut.pipeline.window.step), cut.pipeline
+    filled = slots.keys() | found.unaccounted
     if not filled:
         return []
-    judged = {seal.slot_end for seal in seals.read(cut.pipeline.name, cut.pipeline.version)}
+    before, last = ranges[0][0] - step, max(filled) + step
+    judged = {seal.slot_end for seal in seals.read(pipeline.name, pipeline.version, before, last)}
     states = []
     for start, end in ranges:
         first = start if start in judged else max(start, min(filled))
-        for slot in range(first, min(end, max(filled) + step), step):
-            states.append(slot_state(cut, slot, slot + step, by_slot, found))
+        for slot in range(first, min(end, last), step):
+            states.append(slot_state(cut, slot, slot + step, slots.get(slot), found))
     return states
 
 
-def slot_state(cut: Cut, slot: int, end: int, by_slot: dict[str, dict[int, Digest]], found: Found) -> dict[str, Any]:
-    batch, stream = by_slot["batch"].get(slot), by_slot["stream"].get(slot)
-    size = millis(cut.pipeline.window.size)
-    ends = [d.last_end for d in (batch, stream) if d] or [end - 1 + size]
+def slot_state(cut: Cut, slot: int, end: int, rows: Slot | None, found: Found) -> dict[str, Any]:
+    last_end = rows.last_end if rows else end - 1 + millis(cut.pipeline.window.size)
     return {
         "start": slot,
         "end": end,
-        "rows": batch.rows if batch else 0,
-        "stream_rows": stream.rows if stream else 0,
-        "digest": batch.hash if batch else "0",
-        "closed": all(cut.closed(e) for e in [*ends, end]),
+        "rows": rows.rows if rows else 0,
+        "stream_rows": rows.stream_rows if rows else 0,
+        "digest": rows.digest if rows else NOTHING,
+        "closed": cut.closed(max(last_end, end)),
         "unexplained": found.bad_slots[slot],
         "explained": found.explained[slot],
+        "unaccounted": int(slot in found.unaccounted),
     }
 
 

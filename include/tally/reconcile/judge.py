@@ -53,6 +53,7 @@ SLOTS = (
     always("one_sided_rows_without_cause", 0, "Where one layer has rows and the other has none, every row has a cause"),
     equal("rows_missing_by_key", "rows_missing", "Both layers have the same keys, but for those in the audit table"),
     always("unexplained", 0, "No closed window has an unexplained difference"),
+    always("unaccounted", 0, "No window that was sealed has changed without an event that arrived since"),
 )
 KNOWN = "|".join(sorted(set(MEANING) - {UNEXPLAINED}))
 EXPLAINED = always("explained", True, "Every difference is explained by the replay of the stream's micro-batches")
@@ -169,6 +170,7 @@ def bad_slots(evidence: Evidence) -> list[int]:
     slots = evidence.slots
     bad = slots[
         (slots["unexplained"] != 0)
+        | (slots["unaccounted"] != 0)
         | (slots["one_sided_rows_without_cause"] != 0)
         | (slots["rows_missing_by_key"] != slots["rows_missing"])
     ]

@@ -8,10 +8,10 @@ import pandas as pd
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally.batch.events import applied, archived, starting_in, within
+from tally.batch.events import applied, archived
 from tally.batch.scope import session_scope
 from tally.catalog.duration import millis
-from tally.catalog.ranges import Range, events_of, merge
+from tally.catalog.ranges import Range, ceil, events_of, floor, merge
 from tally.catalog.spec import Pipeline, Topic
 from tally.reconcile import fate
 from tally.reconcile.cut import Cut, Offsets
@@ -20,13 +20,14 @@ from tally.reconcile.filtered import with_filtered
 from tally.reconcile.groups import follow_groups
 from tally.reconcile.walk import walk
 from tally.sources.frames import flatten, with_window
+from tally.sources.ranged import in_ranges
 
 
 def events_near(spark: SparkSession, cut: Cut, topic: Topic, ranges: Sequence[Range]) -> DataFrame:
     """A topic's archived events in ranges of event time, with all those that decide what becomes of them."""
     near = millis(topic.lateness) if topic.unique else 0
     around = merge((start - near, end + near) for start, end in ranges)
-    return archived(spark, topic, cut.stated.versions[topic.name]).where(within(topic.event_time, around))
+    return in_ranges(archived(spark, topic, cut.stated.versions[topic.name]), topic.event_time, around)
 
 
 def first_offsets(spark: SparkSession, cut: Cut, ranges: Sequence[Sequence[Range]]) -> Offsets:
@@ -42,7 +43,7 @@ def first_offsets(spark: SparkSession, cut: Cut, ranges: Sequence[Sequence[Range
 def tagged_events(spark: SparkSession, cut: Cut, topic: Topic, ranges: Sequence[Range]) -> DataFrame:
     """A topic's archived events in ranges of event time, each with its fate."""
     wide = events_near(spark, cut, topic, ranges)
-    tagged = fate.with_fate(wide, topic, cut).where(within(topic.event_time, ranges))
+    tagged = in_ranges(fate.with_fate(wide, topic, cut), topic.event_time, ranges)
     tagged = tagged.withColumn("_differs", F.lit(True))
     return with_filtered(tagged, cut.pipeline) if cut.filters else tagged.withColumn("_filtered", F.lit(False))
 
@@ -50,7 +51,7 @@ def tagged_events(spark: SparkSession, cut: Cut, topic: Topic, ranges: Sequence[
 def with_differs(events: DataFrame, batch: DataFrame, stream: DataFrame, pipeline: Pipeline) -> DataFrame:
     """Events with `_differs`: whether the layers' rows of their key differ anywhere; only these need the walk."""
     key = [F.col(name).alias(f"_key_{name}") for name in pipeline.key]
-    signed = [rows.select(*key, (row_hash(rows) * sign).alias("_h"), F.lit(sign).alias("_n"))
+    signed = [rows.select(*key, (row_hash(rows, exact=True) * sign).alias("_h"), F.lit(sign).alias("_n"))
               for rows, sign in ((batch, 1), (stream, -1))]  # fmt: skip
     sums = signed[0].unionByName(signed[1]).groupBy(*(f"_key_{name}" for name in pipeline.key))
     differing = sums.agg(F.sum("_h").alias("_h"), F.sum("_n").alias("_n")).where("_h <> 0 OR _n <> 0")
@@ -59,16 +60,15 @@ def with_differs(events: DataFrame, batch: DataFrame, stream: DataFrame, pipelin
     return joined.withColumn("_differs", F.col("_n").isNotNull()).select(*events.columns)
 
 
-def within_ranges(frames: Sequence[DataFrame], cut: Cut, wanted: Sequence[Sequence[Range]]) -> list[DataFrame]:
-    """Each topic's events with event times in its ranges."""
-    parts = zip(frames, cut.pipeline.reads, wanted, strict=True)
-    return [frame.where(within(topic.event_time, ranges)) for frame, topic, ranges in parts]
-
-
 def event_ranges(cut: Cut, ranges: Sequence[Range]) -> list[list[Range]]:
-    """Per topic, the event times that windows starting in the ranges are made of."""
-    pipeline = cut.pipeline
-    return [merge(events_of(r, pipeline, first=at == 0) for r in ranges) for at in range(len(pipeline.reads))]
+    """Per topic, the event times that windows starting in the ranges are made of, in whole cells of the grid."""
+    pipeline, step = cut.pipeline, millis(cut.pipeline.window.step)
+
+    def cells(wanted: Range, first: bool) -> Range:
+        start, end = events_of(wanted, pipeline, first=first)
+        return floor(start, step), ceil(end, step)
+
+    return [merge(cells(wanted, at == 0) for wanted in ranges) for at in range(len(pipeline.reads))]
 
 
 def is_session(cut: Cut) -> bool:
@@ -79,7 +79,7 @@ def events_around(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> lis
     """Per topic, the event times behind the windows; whole sessions where windows are sessions."""
     if not is_session(cut):
         return event_ranges(cut, ranges)
-    return [merge(session_scope(spark, cut.pipeline, r, cut.stated.versions)[1] for r in ranges)]
+    return [session_scope(spark, cut.pipeline, ranges, cut.stated.versions)[1]]
 
 
 def replayed(cut: Cut, frames: Sequence[DataFrame], ranges: Sequence[Range]) -> DataFrame:
@@ -89,12 +89,12 @@ def replayed(cut: Cut, frames: Sequence[DataFrame], ranges: Sequence[Range]) -> 
     first = in_windows(taken[0], cut)
     others = [frame.select(*topic.columns) for frame, topic in zip(taken[1:], pipeline.reads[1:], strict=True)]
     bare = first.select(*pipeline.reads[0].columns, "window")
-    return starting_in(flatten(pipeline.function(bare, *others), pipeline), ranges)
+    return in_ranges(flatten(pipeline.function(bare, *others), pipeline), "window_start", ranges)
 
 
 def restated(cut: Cut, frames: Sequence[DataFrame], ranges: Sequence[Range]) -> DataFrame:
     """The rows that the function gives for the events that the batch counts: what its table must hold."""
-    return starting_in(applied(cut.pipeline, [frame.where("_counted") for frame in frames]), ranges)
+    return in_ranges(applied(cut.pipeline, [frame.where("_counted") for frame in frames]), "window_start", ranges)
 
 
 def accepted(frame: DataFrame) -> DataFrame:

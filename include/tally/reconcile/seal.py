@@ -9,7 +9,7 @@ from typing import Any
 from tally import lake
 from tally.catalog.duration import from_millis, iso
 from tally.catalog.load import catalogue
-from tally.catalog.ranges import Range, merge
+from tally.catalog.ranges import Range, meets, merge
 from tally.control import beginnings, seals
 from tally.control.beginnings import Beginning
 from tally.control.seals import Seal
@@ -17,6 +17,7 @@ from tally.control.store import now_ms
 from tally.errors import AnswerIsNo
 from tally.failpoints import failpoint
 from tally.reconcile import doubted
+from tally.reconcile.digest import alike
 from tally.reconcile.judge import HELD, RECONCILED, comparison
 from tally.settings import settings
 from tally.supervise import lock
@@ -56,7 +57,7 @@ def seal(number: int) -> Sealed:
         begun = beginnings.of(catalogue().pipeline(pipeline))
         known = {one.slot_start: one for one in seals.read(pipeline, version, row["from_ms"], row["to_ms"])}
         closed = [slot for slot in row["slots"] if slot["closed"]]
-        mine = [slot for slot in closed if not overlaps(slot, newer)]
+        mine = [slot for slot in closed if not meets(newer, (slot["start"], slot["end"]))]
         states = [state_of(slot, row, known.get(slot["start"]), begun) for slot in mine]
         changed = [state for state in states if state != known.get(state.slot_start)]
         failpoint("seal.before_write")
@@ -95,10 +96,6 @@ def restated_since(row: dict[str, Any]) -> list[Range]:
     )
 
 
-def overlaps(slot: dict[str, Any], ranges: list[Range]) -> bool:
-    return any(start < slot["end"] and slot["start"] < end for start, end in ranges)
-
-
 def state_of(slot: dict[str, Any], row: dict[str, Any], known: Seal | None, begun: Beginning) -> Seal:
     """The state that a verdict gives a closed slot; a later comparison's word stands."""
     number, summary = int(row["id"]), row["summary"]
@@ -107,7 +104,7 @@ def state_of(slot: dict[str, Any], row: dict[str, Any], known: Seal | None, begu
     good, state = sealable(slot, summary), "held"
     if good:
         state = "partial" if begun.cuts(slot["start"]) else "sealed"
-    same = known is not None and known.state == "unsealed" and known.digest == slot["digest"]
+    same = known is not None and known.state in ("sealed", "unsealed") and alike(known.digest, slot["digest"])
     new = Seal(
         pipeline=str(row["pipeline"]),
         version=str(row["version"]),

@@ -19,9 +19,9 @@ from tally.catalog.ranges import Range, merge, overlap
 from tally.catalog.spec import Pipeline
 from tally.control import runs, seals
 from tally.control.seals import Seal
-from tally.reconcile import explain, fate, replay
+from tally.reconcile import explain, fate, replay, revisions
 from tally.reconcile.cut import Cut
-from tally.reconcile.digest import digests
+from tally.reconcile.digest import NOTHING, alike, digests
 from tally.reconcile.seal import sealable
 from tally.speed.fold import trimmed_days
 
@@ -69,18 +69,14 @@ def within(ranges: Sequence[Range], days: Sequence[date]) -> list[Range]:
 def proven(spark: SparkSession, cut: Cut, gone: Sequence[Range]) -> list[Seal]:
     """The seals of these windows whose digest the archive of their time still gives."""
     pipeline = cut.pipeline
-    known = {
-        seal.slot_start: seal
-        for seal in seals.read(pipeline.name, pipeline.version, gone[0][0], gone[-1][1])
-        if any(start <= seal.slot_start < end for start, end in gone)
-    }
+    known = {seal.slot_start: seal for seal in revisions.judged(pipeline, gone)}
     found = []
     for archive, told in vouchers(pipeline, known.values()):
         then = {topic: Until(seq) for topic, seq in archive.items()}
         wanted = merge((known[slot].slot_start, known[slot].slot_end) for slot in told)
         now = digests(scope(spark, pipeline, wanted, then).rows, pipeline)
-        hashes = {slot: digest.hash for slot, digest in now.items()}
-        found += [known[slot] for slot, digest in told.items() if hashes.get(slot, "0") == digest]
+        texts = {slot: digest.text for slot, digest in now.items()}
+        found += [known[slot] for slot, digest in told.items() if alike(texts.get(slot, NOTHING), digest)]
     return found
 
 

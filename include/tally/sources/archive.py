@@ -1,32 +1,27 @@
-"""The archive: every valid record, once, with its partition and offset; beside it every refused one with its reason.
+"""The archive: every valid record, once, with its bytes and place; beside it every refused one with its reason.
 
-A commit of the archive holds the end offsets, and is what counts as progress. Quarantine is committed first, under the
-same transaction number and with the same planned ranges, so that a crash between the two loses and doubles nothing.
+A commit of the archive holds the end offsets, and is what counts as progress. Its words and those of the quarantine's
+commit tell what each wrote (see cells), and under which contract. They are the truth, so the log is never cleaned.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark import StorageLevel
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tally import lake
 from tally.catalog.spec import Topic
 from tally.control import runs
-from tally.control.store import now_ms
-from tally.engine import jvm_pid
 from tally.errors import AnswerIsNo
-from tally.failpoints import failpoint
 from tally.settings import settings
-from tally.sources import beginning, kafka, unarchived
-from tally.sources.client import spark_options
-from tally.sources.decode import decode
-from tally.sources.frames import FETCH, partition_date
+from tally.sources import contract
+from tally.sources.cells import Manifest
+from tally.sources.frames import partition_date
 from tally.speed.commit import make_table
-from tally.supervise import lock
+from tally.speed.log import set_properties
 
 Offsets = dict[int, tuple[int, int]]
 
@@ -36,6 +31,12 @@ PROPERTIES = {
     "delta.deletedFileRetentionDuration": "interval 7 days",
     "delta.dataSkippingNumIndexedCols": "6",
 }
+# Statistics that skip files; of keys and values they would only make the log long.
+SKIPPED_BY = ("_partition", "_offset", "_broker_time", "_ingest")
+HEAD = "_partition INT, _offset BIGINT, _broker_time TIMESTAMP, _ingest BIGINT, _contract STRING, _key BINARY"
+FOR_EVER = "interval 36500 days"
+COMPRESSION = "zstd"
+PROGRESS = ("ingest", "redecode")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,16 +48,33 @@ class Ingest:
     ranges: Offsets
     archived: int
     quarantined: dict[str, int]
+    gaps: int  # offsets that hold no record, by Kafka's own count: markers, aborted or compacted records
     delta_version: int
+    contract: str = ""
+    era: int = 0  # how often all was decoded again before
 
     @property
     def records(self) -> int:
         return sum(to - start for start, to in self.ranges.values())
 
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """What a commit of archive or quarantine says, as far as it is asked for."""
+
+    kind: str
+    version: int
+    timestamp: int
+    said: dict[str, Any] = field(repr=False)
+
     @property
-    def gaps(self) -> int:
-        """Offsets that hold no record: transaction markers, aborted or compacted records."""
-        return self.records - self.archived - sum(self.quarantined.values())
+    def place(self) -> tuple[int, int]:
+        """Where it stands among all: later ones have a higher place."""
+        return self.said["era"], self.said["seq"]
+
+    @property
+    def manifest(self) -> Manifest:
+        return Manifest.from_words(self.said["manifest"])
 
 
 def path(topic: Topic) -> str:
@@ -68,183 +86,137 @@ def quarantine_path(topic: Topic) -> str:
 
 
 def progress(topic: Topic) -> Ingest | None:
-    """The newest archive commit, from the archive's own log; the control store knows it when the log was cleaned."""
-    commit = lake.newest(path(topic), "ingest")
-    if commit is not None:
-        return from_words(topic, commit.words, commit.version)
-    known = runs.ingest_history(topic.name)
-    if not known:
-        return None
-    row = known[-1]
-    ranges = {int(p): (r[0], r[1]) for p, r in row["ranges"].items()}
-    return Ingest(
-        topic=topic.name,
-        seq=row["seq"],
-        ranges=ranges,
-        archived=row["archived"],
-        quarantined=row["quarantined"],
-        delta_version=row["delta_version"],
-    )
-
-
-def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
-    """Append what the archive lacks of the records there are now; exactly once by (topic id, seq) in Delta's log."""
-    with lock.table("archive", topic.name, jvm=jvm_pid(spark)):
-        identity = kafka.check_identity(topic.name)
-        make_tables(spark, topic)
-        done: list[Ingest] = []
-        ends = kafka.end_offsets(topic.name)  # later records are the next run's: a live topic never ends
-        last = progress(topic)
-        if last is None:
-            unarchived.tell(topic, kafka.begin_offsets(topic.name))
-        repair(topic)
-        while True:
-            plan = next_range(topic, last, ends)
-            if plan is None:
-                beginning.note(spark, topic)
-                return done
-            seq, ranges = plan
-            starts = {p: start for p, (start, _) in ranges.items()}
-            kafka.check_retained(topic.name, starts, starts, who=None)
-            last = append(spark, topic, identity, seq, ranges)
-            done.append(last)
-
-
-def repair(topic: Topic) -> None:
-    """Copy the archive's commits that the control store lacks: a crash may have come between the two."""
-    known = {row["seq"] for row in runs.ingest_history(topic.name)}
+    """The newest archive commit, with the newest Delta version of its rows; None where nothing was archived yet."""
+    newest = None
     for commit in lake.commits(path(topic)):
-        if commit.words.get("kind") == "ingest":
-            if commit.words["seq"] in known:
-                return
-            record(from_words(topic, commit.words, commit.version))
-
-
-def next_range(topic: Topic, last: Ingest | None, ends: dict[int, int]) -> tuple[int, Offsets] | None:
-    """What to append next: what quarantine already committed to, or what is left up to the ends; None when done."""
-    seq = last.seq + 1 if last else 0
-    begun = lake.newest(quarantine_path(topic), "quarantine")
-    if begun is not None and begun.words["seq"] == seq:
-        return seq, {int(p): (r[0], r[1]) for p, r in begun.words["ranges"].items()}
-    begins = {p: to for p, (_, to) in last.ranges.items()} if last else kafka.begin_offsets(topic.name)
-    new = {p: begins.get(p, 0) for p in ends}
-    waiting = sum(max(0, ends[p] - new[p]) for p in ends)
-    if waiting == 0:
-        return None
-    share = min(1.0, settings().max_offsets_per_ingest / waiting)
-    return seq, {p: (new[p], new[p] + max(0, -int(-(ends[p] - new[p]) * share // 1))) for p in ends}
-
-
-def read_kafka(spark: SparkSession, topic: str, ranges: Offsets) -> DataFrame:
-    """Exactly the committed records of the ranges."""
-    import json
-
-    starts, ends = ({str(p): r[side] for p, r in ranges.items()} for side in (0, 1))
-    return (
-        spark.read.format("kafka")
-        .options(**spark_options(), **FETCH)
-        .option("subscribe", topic)
-        .option("startingOffsets", json.dumps({topic: starts}))
-        .option("endingOffsets", json.dumps({topic: ends}))
-        .option("failOnDataLoss", "true")
-        .load()
-    )
-
-
-def append(spark: SparkSession, topic: Topic, identity: str, seq: int, ranges: Offsets) -> Ingest:
-    """One archive commit and, before it, its quarantine commit where a record was refused."""
-    decoded = decode(read_kafka(spark, topic.name, ranges), topic).persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        refused = decoded.where("_reason IS NOT NULL")
-        counts = {row["_reason"]: row["count"] for row in decoded.groupBy("_reason").count().collect()}
-        check_whole(topic, ranges, sum(counts.values()))
-        counts.pop(None, None)
-        plan: dict[str, Any] = {"topic": topic.name, "topic_id": identity, "seq": seq, "ranges": ranges}
-        failpoint("ingest.before_quarantine")
-        if counts:
-            rows = refused.select(
-                "_partition", "_offset", "_broker_time", "_reason", "_raw", F.lit(seq).cast("bigint").alias("_ingest")
-            )
-            commit(
-                rows,
-                quarantine_path(topic),
-                "_broker_time",
-                f"quarantine/{identity}",
-                seq,
-                lake.words("quarantine", **plan),
-            )
-        failpoint("ingest.between_quarantine_and_archive")
-        rows = decoded.where("_reason IS NULL").select(
-            "_partition", "_offset", "_broker_time", F.lit(seq).cast("bigint").alias("_ingest"), *topic.columns
-        )
-        said = lake.words("ingest", **plan, quarantined=counts, beginning=beginning.words(topic, ranges))
-        commit(rows, path(topic), topic.event_time, f"archive/{identity}", seq, said)
-        failpoint("ingest.after_archive")
-    finally:
-        decoded.unpersist()
-    done = progress(topic)
-    assert done is not None and done.seq == seq
-    record(done)
-    failpoint("ingest.after_record")
-    return done
-
-
-def check_whole(topic: Topic, ranges: Offsets, records: int) -> None:
-    """Refuse to archive fewer records than Kafka holds: offsets without one are counted by another client."""
-    offsets = sum(to - start for start, to in ranges.values())
-    if records == offsets:
-        return
-    there = kafka.count_records(topic.name, ranges)
-    if there != records:
+        newest = commit.version if newest is None else newest
+        if commit.words.get("kind") in PROGRESS:
+            return from_words(topic.name, commit.words, newest)
+    if newest is not None and holds_rows(path(topic)):
         raise AnswerIsNo(
-            f"Kafka holds {there:,} committed records in offsets {ranges}, and {records:,} of them were read",
+            f"archive/{topic.name} holds rows, and its log does not say which records they are",
             field=topic.name,
-            cure="nothing was archived; run it again, and look at the brokers where it stays",
+            cure=aside(topic),
         )
+    return None
 
 
-def commit(rows: DataFrame, where: str, time: str, app: str, seq: int, words: str) -> None:
-    (
-        rows.withColumn("_date", partition_date(time))
-        .write.format("delta")
-        .mode("append")
-        .option("txnAppId", app)
-        .option("txnVersion", seq)
-        .option("userMetadata", words)
-        .save(where)
+def holds_rows(where: str) -> bool:
+    found = lake.table(where)
+    return found is not None and bool(found.file_uris())
+
+
+def from_words(topic: str, words: dict[str, Any], version: int) -> Ingest:
+    """The ingest that a commit's words tell of; those of a redecode tell of the last one before it."""
+    counts, seq = words["counts"], words["seq"]
+    quarantined = {reason: dict(map(tuple, by)).get(seq, 0) for reason, by in counts["quarantined"].items()}
+    return Ingest(
+        topic=topic,
+        seq=seq,
+        ranges=offsets_of(words["ranges"]),
+        archived=dict(map(tuple, counts["archived"])).get(seq, 0),
+        quarantined={reason: number for reason, number in quarantined.items() if number},
+        gaps=words["gaps"],
+        delta_version=version,
+        contract=words["contract"],
+        era=words["era"],
     )
+
+
+def offsets_of(ranges: dict[str, Any]) -> Offsets:
+    return {int(partition): (start, to) for partition, (start, to) in ranges.items()}
 
 
 def make_tables(spark: SparkSession, topic: Topic) -> None:
-    head = "_partition INT, _offset BIGINT, _broker_time TIMESTAMP"
-    shape = spark.createDataFrame([], f"{head}, _ingest BIGINT, {topic.ddl}, _date DATE")
-    make_table(spark, path(topic), shape, PROPERTIES)
-    shape = spark.createDataFrame([], f"{head}, _reason STRING, _raw BINARY, _ingest BIGINT, _date DATE")
-    make_table(spark, quarantine_path(topic), shape, PROPERTIES)
+    """Create both tables where they are missing; older ones of another layout are refused."""
+    shapes = {
+        path(topic): (f"{HEAD}, _value BINARY, {topic.ddl}, _date DATE", [*SKIPPED_BY, topic.event_time]),
+        quarantine_path(topic): (f"{HEAD}, _reason STRING, _raw BINARY, _date DATE", SKIPPED_BY),
+    }
+    for where, (shape, skipped_by) in shapes.items():
+        check_layout(topic, where)
+        make_table(spark, where, spark.createDataFrame([], shape), properties(skipped_by))
 
 
-def from_words(topic: Topic, words: dict[str, Any], version: int) -> Ingest:
-    commit = next(c for c in lake.commits(path(topic)) if c.version == version)
-    return Ingest(
-        topic=topic.name,
-        seq=words["seq"],
-        ranges={int(p): (r[0], r[1]) for p, r in words["ranges"].items()},
-        archived=int(commit.metrics.get("numOutputRows") or 0),
-        quarantined={reason: int(n) for reason, n in words["quarantined"].items()},
-        delta_version=version,
+def properties(skipped_by: Any) -> dict[str, str]:
+    """What a table of records is made with."""
+    return {
+        "delta.checkpointInterval": "50",
+        "delta.logRetentionDuration": FOR_EVER,
+        "delta.deletedFileRetentionDuration": "interval 7 days",
+        "delta.dataSkippingStatsColumns": ",".join(skipped_by),
+    }
+
+
+def skip_by_time(spark: SparkSession, topic: Topic) -> None:
+    """Have the archive's files skipped by the topic's event time, which may be a column that it lacks so far."""
+    there = {column.name for column in lake.schema(path(topic))}
+    if topic.event_time not in there:
+        spark.sql(f"ALTER TABLE delta.`{path(topic)}` ADD COLUMNS (`{topic.event_time}` TIMESTAMP)")
+    set_properties(spark, path(topic), properties([*SKIPPED_BY, topic.event_time]))
+
+
+def check_layout(topic: Topic, where: str) -> None:
+    """Refuse a table that was made before rows knew their contract."""
+    if lake.table(where) is not None and "_contract" not in {column.name for column in lake.schema(where)}:
+        raise AnswerIsNo(
+            f"{'/'.join(where.split('/')[-2:])} has the layout of an older Tally: its rows do not tell their contract",
+            field=topic.name,
+            cure=aside(topic),
+        )
+
+
+def aside(topic: Topic) -> str:
+    return (
+        f"move archive/{topic.name} and quarantine/{topic.name} aside: the next batch archives again what Kafka retains"
     )
 
 
-def record(done: Ingest) -> None:
-    runs.record_ingest(
-        {
-            "topic": done.topic,
-            "seq": done.seq,
-            "ranges": done.ranges,
-            "archived": done.archived,
-            "quarantined": done.quarantined,
-            "gaps": done.gaps,
-            "delta_version": done.delta_version,
-            "committed_at": now_ms(),
-        }
-    )
+def archive_rows(records: DataFrame, topic: Topic) -> DataFrame:
+    """The valid ones among decoded records, as the archive has them."""
+    head = (*head_of(topic), F.col("_raw").alias("_value"))
+    return with_date(records.where("_reason IS NULL").select(*head, *topic.columns), topic.event_time)
+
+
+def quarantine_rows(records: DataFrame, topic: Topic) -> DataFrame:
+    """The refused ones among decoded records, as the quarantine has them."""
+    rows = records.where("_reason IS NOT NULL").select(*head_of(topic), "_reason", "_raw")
+    return with_date(rows, "_broker_time")
+
+
+def head_of(topic: Topic) -> list[Column]:
+    """The columns that both tables begin with."""
+    told = F.lit(contract.of(topic)).alias("_contract")
+    return [*map(F.col, SKIPPED_BY), told, F.col("_key")]
+
+
+def with_date(rows: DataFrame, time: str) -> DataFrame:
+    return rows.withColumn("_date", partition_date(time))
+
+
+def bytes_kept(records: DataFrame) -> DataFrame:
+    """Decoded records as they are archived: by a setting without key and value where they are valid."""
+    if settings().archive_bytes:
+        return records
+    valid = F.col("_reason").isNull()
+    return records.withColumns({name: F.when(~valid, F.col(name)) for name in ("_key", "_raw")})
+
+
+def last_seq(topic: Topic) -> int:
+    """The number of the last ingest that the control store knows of, -1 for none: an archive made anew counts on."""
+    known = runs.ingest_history(topic.name)
+    return int(known[-1]["seq"]) if known else -1
+
+
+def check_written(topic: Topic, where: str, kind: str, counted: int) -> None:
+    """Hold what Delta says that the newest commit of a kind wrote against what was counted before it."""
+    found = lake.newest(where, kind)
+    assert found is not None
+    wrote = int(found.metrics.get("numOutputRows") or 0) - int(found.metrics.get("numCopiedRows") or 0)
+    if wrote != counted:
+        raise AnswerIsNo(
+            f"{counted:,} rows were counted for {'/'.join(where.split('/')[-2:])}, and its version {found.version} "
+            f"holds {wrote:,}",
+            field=topic.name,
+            cure=f"tally mend {topic.name}",
+        )

@@ -21,8 +21,11 @@ WHERE = ("_partition", "_offset", "_broker_time")
 DATE_AND_TIME = r"^\s*(19|[2-9]\d)\d{2}-\d{2}-\d{2}[T ]\d{2}:\d{2}"
 
 
-def decode(raw: DataFrame, topic: Topic) -> DataFrame:
-    """The topic's columns with `_partition`, `_offset`, `_broker_time`, `_raw` and `_reason` (null: valid)."""
+def decode(raw: DataFrame, topic: Topic, *carried: str) -> DataFrame:
+    """The topic's columns with `_partition`, `_offset`, `_broker_time`, `_raw` and `_reason` (null: valid).
+
+    Columns of `raw` that are `carried` stand beside them as they are.
+    """
     text = F.col("value").cast("string")
     # The record stands alone in an array, so that a second object in it is seen; the row is built once, by inline.
     wrapped = alone(text)
@@ -35,12 +38,13 @@ def decode(raw: DataFrame, topic: Topic) -> DataFrame:
         F.col("offset").alias("_offset"),
         F.col("timestamp").alias("_broker_time"),
         F.col("value").alias("_raw"),
+        *carried,
         F.inline(F.array(parsed)),
     )
     record = F.get(F.col("_records"), F.lit(0))
     columns = [typed(record[f.name], f.type).alias(f.name) for f in topic.schema]
-    checked = rows.select(*WHERE, "_raw", "_corrupt", "_records", "_end", *columns)
-    return checked.select(*topic.columns, *WHERE, "_raw", reason(topic).alias("_reason"))
+    checked = rows.select(*WHERE, "_raw", *carried, "_corrupt", "_records", "_end", *columns)
+    return checked.select(*topic.columns, *WHERE, "_raw", *carried, reason(topic).alias("_reason"))
 
 
 def alone(text: Column) -> Column:
