@@ -46,6 +46,7 @@ def looked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, list[li
     monkeypatch.setattr(auditing, "session", lambda _: None)
     monkeypatch.setattr(checks, "of_table", answer("table"))
     monkeypatch.setattr(checks, "of_archive", answer("archive"))
+    monkeypatch.setattr(checks, "of_manifests", lambda *_, deep: {})
     return asked
 
 
@@ -128,3 +129,18 @@ def test_killed_at_any_step_the_next_audit_finishes_the_work(place: str, monkeyp
         monkeypatch.setattr(module, "failpoint", lambda _: None)
     assert not rolling(NAME).passed
     assert states() == "h" + "s" * 13 and len(incidents.opened(NAME)) == 1
+
+
+def test_what_the_archive_lost_is_held_by_the_hour_and_looked_at_by_halves() -> None:
+    known, looks = [slot(at) for at in range(600)], [0]
+
+    def look(some: Sequence[Seal]) -> str:
+        looks[0] += 1
+        return "lost 1" if any(seal.slot_start == T0 + 431 * STEP for seal in some) else ""
+
+    found = checks.narrowed(known, look, [0])
+    assert slot(431) in found and len(found) <= 60 and set(found.values()) == {"lost 1"}
+    assert looks[0] < 12
+    everything = checks.narrowed(known, lambda some: f"lost {len(some)}", [0])
+    assert set(everything) == set(known)
+    assert checks.narrowed(known, lambda _: "", [0]) == {}

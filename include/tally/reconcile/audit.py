@@ -1,4 +1,4 @@
-"""Goes over sealed windows again, whatever their age: the table against the seal, the seal against the archive.
+"""Goes over sealed windows again, whatever their age: table against seal, archive against manifests and seal.
 
 What fails is held, with an incident that says what differs; a restatement and a comparison seal it again.
 """
@@ -85,12 +85,12 @@ def audit(name: str, start: str | None = None, end: str | None = None, *, deep: 
     if start is None or end is None:
         done = Audit(pipeline=name, version=pipeline.version)
         for known in parts(pipeline, START):
-            done = looked_at(done, pipeline, known, known if deep else [])
+            done = looked_at(done, pipeline, known, known if deep else [], deep=deep)
         return done if deep else part(pipeline, done)
     wanted = aligned((instant(start, "--from"), instant(end, "--to")), pipeline)
     done = Audit(pipeline=name, version=pipeline.version)
     for known in parts(pipeline, *wanted):
-        done = looked_at(done, pipeline, known, known)
+        done = looked_at(done, pipeline, known, known, deep=deep)
     return done
 
 
@@ -122,13 +122,16 @@ def parts(pipeline: Pipeline, start: int, end: int | None = None) -> Iterator[li
         start = known[-1].slot_end
 
 
-def looked_at(done: Audit, pipeline: Pipeline, table: Sequence[Seal], archive: Sequence[Seal]) -> Audit:
+def looked_at(
+    done: Audit, pipeline: Pipeline, table: Sequence[Seal], archive: Sequence[Seal], *, deep: bool = False
+) -> Audit:
     """Hold slots against the table, and others against the archive; those that fail are held from here on."""
     found: checks.Faults = {}
     if table or archive:
         spark = session(f"tally-audit-{pipeline.name}")
         seen = lake.version(restate.path(pipeline))
         checks.add(found, checks.of_table(spark, pipeline, table, seen))
+        checks.add(found, checks.of_manifests(spark, pipeline, archive, deep=deep))
         checks.add(found, checks.of_archive(spark, pipeline, archive))
     held = doubted.hold(pipeline, found)
     done.windows += len(table)
