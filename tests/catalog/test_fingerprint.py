@@ -187,6 +187,10 @@ def test_a_constant_is_not_another_of_another_type(folder: Path, old: str, new: 
             id="a decorator",
         ),
         pytest.param("if (n := RATE):\n    pass\n\ndef taxed(c):\n    return F.col(c) * n\n", id="a walrus"),
+        pytest.param(
+            "def other(a=(n := RATE)):\n    return a\n\ndef taxed(c):\n    return F.col(c) * n\n",
+            id="a default's walrus",
+        ),
         pytest.param("for n in [RATE]:\n    pass\n\ndef taxed(c):\n    return F.col(c) * n\n", id="a loop's name"),
         pytest.param(
             "from dataclasses import dataclass, field\n\ndef made():\n    return RATE\n\n@dataclass\nclass Tax:\n"
@@ -230,6 +234,15 @@ def test_it_follows_a_constant_wherever_it_is_used(folder: Path, source: str) ->
         pytest.param("{'cap': 2}", "LIMITS |= {'cap': N}", id="an augmented assignment"),
         pytest.param("{'cap': 2}", "dict.update(LIMITS, cap=N)", id="a function of the class"),
         pytest.param("{'cap': 2}", "import operator\noperator.setitem(LIMITS, 'cap', N)", id="a function of a library"),
+        pytest.param("{'cap': 2}", "put = lambda n: LIMITS.update(cap=n)\n_ = put(N)", id="a lambda"),
+        pytest.param("{'cap': 2}", "put = LIMITS.update\n_ = put(cap=N)", id="a method that has a name"),
+        pytest.param("{'cap': 2}", "_ = list(map(LIMITS.__setitem__, ['cap'], [N]))", id="a method handed over"),
+        pytest.param(
+            "{'cap': 2}",
+            "class Held:\n    def put(self, n):\n        self.held = {'cap': n}\n        return self\n\n\n"
+            "LIMITS = Held()\n_ = LIMITS.put(N)\nLIMITS = LIMITS.held",
+            id="a method of a class",
+        ),
         pytest.param("{'cap': 2}", "_ = [LIMITS.update(cap=n) for n in (N,)]", id="in a comprehension"),
     ],
 )

@@ -186,6 +186,9 @@ def test_a_function_that_remembers_its_calls_is_refused(folder: Path, body: str)
         ("from shared import LIMITS", "LIMITS['cap'] = 3"),
         ("from shared import LIMITS", "LIMITS.update(cap=3)"),
         ("from shared import put", "put()"),
+        ("from shared import put", "_ = put()"),
+        ("import shared", "_ = [shared.put()]"),
+        ("", "exec('RATE = 3')"),
         ("", "F.sum = F.max"),
         ("", "setattr(F, 'sum', F.max)"),
     ],
@@ -194,7 +197,7 @@ def test_a_file_that_changes_another_is_refused_before_it_is_run(folder: Path, i
     (folder / "shared.py").write_text("FACTOR = 2\nLIMITS = {}\n\n\ndef put():\n    LIMITS['cap'] = 1\n")
     top(folder, f"{imports}\n\n{change}\nraise SystemExit")
     error = refused(folder)
-    assert "which it imports" in error.message and error.where == definitions.line_of(folder, change)
+    assert "the file c" in error.message and error.where == definitions.line_of(folder, change)
 
 
 def test_calling_what_another_file_defines_is_no_change(folder: Path) -> None:

@@ -78,7 +78,7 @@ def read(folder: Path) -> Catalogue:
                 topics.setdefault(topic.name, topic)
     finally:
         sys.path.remove(str(folder))
-        files = [Path(getattr(module, "__file__", None) or "/") for module in list(sys.modules.values())]
+        files = [place(module) for module in list(sys.modules.values())]
         taken[:] = [file for file in files if file.is_relative_to(folder)]
         send_along(folder)
     return Catalogue(path=str(folder), topics=topics, pipelines=pipelines, broken=broken)
@@ -90,12 +90,17 @@ def finished(pipeline: Pipeline, folder: Path) -> Pipeline:
     return dataclasses.replace(pipeline, version=fingerprint(pipeline, folder))
 
 
+def place(module: ModuleType) -> Path:
+    """The file of a module, or the folder of one that has none."""
+    return Path(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), "/"))
+
+
 def send_along(folder: Path) -> None:
     """Have functions of the catalogue's files sent to Spark's workers as they are: nothing there can import them."""
     from pyspark import cloudpickle
 
     for module in list(sys.modules.values()):
-        if Path(getattr(module, "__file__", None) or "/").is_relative_to(folder):
+        if place(module).is_relative_to(folder):
             cloudpickle.register_pickle_by_value(module)
 
 
@@ -103,9 +108,7 @@ def forget(folder: Path) -> None:
     """Drop what another folder's files left in the module table under the same names."""
     for name, module in list(sys.modules.items()):
         mine = name in ("topics", "pipelines") or name.startswith("pipelines.")
-        if name != "__main__" and (
-            mine or any(Path(getattr(module, "__file__", None) or "/").is_relative_to(f) for f in (folder, *read_from))
-        ):
+        if name != "__main__" and (mine or any(place(module).is_relative_to(other) for other in (folder, *read_from))):
             del sys.modules[name]
     read_from[:] = [folder]
     package = ModuleType("pipelines")

@@ -24,14 +24,30 @@ def stored(nodes: Iterable[ast.AST]) -> set[str]:
     """The names that nodes bind in the scope in which they stand."""
     found: set[str] = set()
     for node in nodes:
-        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            found.add(node.name)
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
+            found |= stored(evaluated(node)) | ({node.name} if not isinstance(node, ast.Lambda) else set())
         elif isinstance(node, COMPREHENSIONS):
             walrus = (n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr))
             found.update(walrus)
-        elif not isinstance(node, ast.Lambda):
+        else:
             found |= named(node) | stored(ast.iter_child_nodes(node))
     return found
+
+
+def evaluated(node: ast.AST) -> list[ast.AST]:
+    """What of a definition runs where it stands: decorators, bases, and the defaults of every kind of parameter."""
+    parts: list[ast.AST | None] = [*getattr(node, "decorator_list", []), *getattr(node, "bases", [])]
+    if isinstance(node, (*FUNCTIONS, ast.Lambda)):
+        parts += [*node.args.defaults, *node.args.kw_defaults]
+    return [part for part in parts if part is not None]
+
+
+def at_once(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all below it that runs with it, and not only when a function is called."""
+    yield node
+    below = evaluated(node) if isinstance(node, (*FUNCTIONS, ast.Lambda)) else ast.iter_child_nodes(node)
+    for child in below:
+        yield from at_once(child)
 
 
 def named(node: ast.AST) -> set[str]:
@@ -66,18 +82,18 @@ class ModuleNames(ast.NodeVisitor):
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]
         hints = [arg.annotation for arg in every if arg] if node.decorator_list else []
-        self.outside([*node.decorator_list, *hints, node.returns if node.decorator_list else None], node.args)
+        hints.append(node.returns if node.decorator_list else None)
+        self.outside([*hints, *evaluated(node)])
         self.inside(node.args, node.body)
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        self.outside([], node.args)
+        self.outside(evaluated(node))
         self.inside(node.args, [node.body])
 
-    def outside(self, parts: Iterable[ast.AST | None], given: ast.arguments) -> None:
-        """What is evaluated where a function is defined: decorators and the defaults of every kind of parameter."""
-        for part in (*parts, *given.defaults, *given.kw_defaults):
+    def outside(self, parts: Iterable[ast.AST | None]) -> None:
+        for part in parts:
             if part is not None:
                 self.visit(part)
 

@@ -170,7 +170,7 @@ def sample(pipeline: Pipeline, shapes: list[StructType], seed: int) -> Sample:
 
 
 def later(cut: int, times: list[int]) -> int:
-    """A cut that parts no events of one instant: where nothing may be late, what follows is later."""
+    """A cut that parts no events of one instant: with no lateness, the next micro-batch has later ones only."""
     while cut < len(times) and times[cut] == times[cut - 1]:
         cut += 1
     return cut
