@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tally import foreground
 from tally.errors import TallyError
 from tally.settings import REPO, Settings, settings
 
@@ -147,6 +148,7 @@ def session(app: str, *, memory: str | None = None, extra: Mapping[str, str] | N
         builder = builder.master(run.spark_master)
     for name, value in {**spark_conf(run, memory or run.spark_memory), **(extra or {})}.items():
         builder = builder.config(name, value)
+    foreground.log_in(run.home)
     chosen = signal.getsignal(signal.SIGINT)
     spark = builder.getOrCreate()
     if chosen is not signal.default_int_handler and threading.current_thread() is threading.main_thread():
