@@ -130,6 +130,17 @@ def test_an_archive_that_lost_an_event_is_found_where_the_seal_is_stated_again(
     mend(world, name)
 
 
+def test_an_archive_file_that_is_gone_holds_the_windows_of_its_hours(world: World, name: str, tmp_path: Path) -> None:
+    folder = Path(settings().table("archive", world.topics(name)[0]), f"_date={iso(from_millis(T0))[:10]}")
+    folder.rename(tmp_path / "away")
+    found = audit(name, deep=True)
+    (tmp_path / "away").rename(folder)
+    told = {fault for fault, _ in found.failed()}
+    assert told and all("cannot be read" in fault for fault in told)
+    assert 0 < found.waiting < found.windows, "the other days are sound"
+    mend(world, name)
+
+
 def test_events_that_came_since_a_seal_are_no_fault_of_it(world: World, name: str) -> None:
     body, event = worlds.order(9_999, T0 + 2 * MINUTE, 3, 1, 5.0)
     suffix = world.topics(name)[0]
