@@ -32,6 +32,9 @@ JAVA_OPTIONS = (
     # at once instead (exit code 3), and what was planned is replayed. The price: an allocation that Spark would have
     # survived, by spilling what it holds, ends the process too.
     "-XX:+ExitOnOutOfMemoryError",
+    # The JVM leaves methods of more than 8,000 bytes to its interpreter; those that Spark writes for a topic of twenty
+    # columns are larger, and would run at a third of the speed. The price is a longer compilation, beside the work.
+    "-XX:-DontCompileHugeMethods",
     *EXECUTOR_OPTIONS,
     # Errors only, from the first line on: Spark's own level applies only once a session is there.
     f"-Dlog4j2.configurationFile={(REPO / 'spark' / 'log4j2.properties').as_uri()}",

@@ -71,7 +71,7 @@ class Settings(BaseSettings):
     settle: str = Field("0 seconds", description="Extra wait after a window closes before it may be sealed.")
     tolerance: float = Field(
         1e-9,
-        description="Most by which floating sums of the same events may differ, as a share of their size; fewer events, less.",
+        description="Most that floating sums of the same events may differ by, as a share of their size.",
     )
     batch_every: str = Field("0 * * * *", description="Cron of batch__<pipeline>, on data intervals, UTC.")
     deadline: str = Field(

@@ -285,6 +285,10 @@ def test_when_a_value_was_taken_counts(folder: Path) -> None:
         pytest.param("rides.groupBy", "rides. groupBy", id="layout"),
         pytest.param("UNUSED = 7", "rides2 = 8", id="another unused name"),
         pytest.param("UNUSED = 7", "column = 9", id="a global that a parameter hides"),
+        pytest.param(
+            "UNUSED = 7", "UNUSED = [F.reverse]\nUNUSED.reverse()", id="a function called like what changes a list"
+        ),
+        pytest.param("UNUSED = 7", "print(F.lit)", id="a library's function told of"),
         pytest.param("UNUSED = 7", "UNUSED = {}\nUNUSED['cap'] = 3", id="a change of what is not used"),
         pytest.param("UNUSED = 7\nRATE = 2", "RATE = 2\nUNUSED = max(RATE, 3)", id="another use of what is used"),
         pytest.param("import hopping, pipeline, session, tumbling", "import tumbling, pipeline", id="unused words"),
@@ -351,6 +355,22 @@ def test_the_skew_is_part_of_the_contract_and_a_changed_one_is_seen(
     assert version(folder) != before
     monkeypatch.setenv("TALLY_SKEW", "300 seconds")  # the default, in other words
     assert version(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("conf", "means"),
+    [
+        ("spark.sql.ansi.enabled=false", True),
+        ("spark.sql.legacy.timeParserPolicy=LEGACY", True),
+        ("spark.ui.x=1", False),
+    ],
+)
+def test_what_spark_is_told_counts_where_expressions_follow_from_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, conf: str, means: bool
+) -> None:
+    before = version(folder)
+    monkeypatch.setenv("TALLY_SPARK_CONF", conf)
+    assert (version(folder) != before) == means
 
 
 def test_it_is_the_same_elsewhere_in_any_process_and_under_any_hash_seed(folder: Path, tmp_path: Path) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from tally.catalog.scope import changed, root
-from tally.catalog.source import Source, imported, source
+from tally.catalog.scope import changes
+from tally.catalog.source import WHOLE, Source, imported, source
 from tally.errors import DefinitionError
 
 # What is set for a process and no number comes from.
@@ -33,12 +33,14 @@ def check_inert(file: Path, folder: Path) -> None:
 
 
 def refuse_foreign(node: ast.stmt, found: Source, modules: dict[str, list[str]], file: Path, folder: Path) -> None:
-    for name in changed(node):
-        taken = [module.split(".")[0] for module in modules.get(name.id, [])]
-        if not taken or set(taken) <= SURROUNDINGS:
+    for change in changes(node):
+        name = change.name
+        if {module.split(".")[0] for module in modules.get(name.id, [])} <= SURROUNDINGS:
             continue
-        mine = any(imported(one, name.id, found.path, folder) for one in found.body)
-        if mine or not for_its_effect(node, name):
+        mine = [target for one in found.body for target in imported(one, name.id, found.path, folder)]
+        for_its_effect = change.how == "call" and isinstance(node, ast.Expr)
+        object_of_mine = change.how == "method" and any(bound != WHOLE for _, bound in mine)
+        if change.how == "set" or (mine and (for_its_effect or object_of_mine)):
             raise DefinitionError(
                 f"the file changes {name.id!r}, which it imports",
                 pipeline=file.stem,
@@ -46,14 +48,3 @@ def refuse_foreign(node: ast.stmt, found: Source, modules: dict[str, list[str]],
                 cure="change it where it is made, or make a new one: NEW = {**OLD, ...}",
                 where=f"{found.path}:{name.lineno}",
             )
-
-
-def for_its_effect(node: ast.stmt, name: ast.Name) -> bool:
-    """Whether a library is only called, as in `decimal.getcontext()`, and nothing of it is replaced."""
-    calls = [part for part in ast.walk(node) if isinstance(part, ast.Call)]
-    assigned = [
-        part for part in ast.walk(node)
-        if isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load)
-    ]  # fmt: skip
-    sets = any(getattr(call.func, "id", "") in {"setattr", "delattr"} for call in calls)
-    return not sets and not any(root(part) is name for part in assigned)

@@ -18,7 +18,7 @@ from tally.settings import settings
 
 read_from: list[Path] = []
 taken: list[Path] = []  # files that the definitions import from folders of the catalogue
-State = tuple[str, str, tuple[tuple[str, int, int], ...]]
+State = tuple[str, tuple[str, str], tuple[tuple[str, int, int], ...]]
 loaded: dict[State, Catalogue] = {}
 
 
@@ -51,7 +51,11 @@ def state_of(folder: Path) -> State:
     """All that a catalogue follows from: its files, and of the settings what is part of each version."""
     beside = (file for file in taken if file.is_relative_to(folder) and file.is_file())
     files = {*folder.glob("*.py"), *folder.glob("pipelines/**/*.py"), *beside}
-    return str(folder), settings().skew, tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in sorted(files))
+    return (
+        str(folder),
+        (settings().skew, settings().spark_conf),
+        tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in sorted(files)),
+    )
 
 
 def read(folder: Path) -> Catalogue:
@@ -76,6 +80,7 @@ def read(folder: Path) -> Catalogue:
         sys.path.remove(str(folder))
         files = [Path(getattr(module, "__file__", None) or "/") for module in list(sys.modules.values())]
         taken[:] = [file for file in files if file.is_relative_to(folder)]
+        send_along(folder)
     return Catalogue(path=str(folder), topics=topics, pipelines=pipelines, broken=broken)
 
 
@@ -83,6 +88,15 @@ def finished(pipeline: Pipeline, folder: Path) -> Pipeline:
     """A pipeline whose function is looked through, with its version."""
     check_purity(pipeline, folder)
     return dataclasses.replace(pipeline, version=fingerprint(pipeline, folder))
+
+
+def send_along(folder: Path) -> None:
+    """Have functions of the catalogue's files sent to Spark's workers as they are: nothing there can import them."""
+    from pyspark import cloudpickle
+
+    for module in list(sys.modules.values()):
+        if Path(getattr(module, "__file__", None) or "/").is_relative_to(folder):
+            cloudpickle.register_pickle_by_value(module)
 
 
 def forget(folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import re
 import tempfile
 import time
 from collections.abc import Sequence
@@ -211,8 +212,11 @@ def without(values: Row | None, names: set[str]) -> str:
 def failed(error: Exception, pipeline: Pipeline, seed: int) -> DefinitionError:
     """A function that fails on an event fails on it whenever it is read: the stream would stand still."""
     told = author_error(error, pipeline)
+    raised = re.findall(r"^(?!py4j|pyspark)[\w.]*(?:Error|Exception): .*$", str(error), re.M)
+    in_python = "Python worker" in str(error) and raised
+    message = raised[-1] if in_python else re.sub(r"\[STREAM_FAILED\].*?with exception: ", "", told.message)
     return DefinitionError(
-        f"it fails on random events (seed {seed}): {told.message}",
+        f"it fails on random events (seed {seed}): {message[:400]}",
         pipeline=pipeline.name,
         field="function",
         where=told.where,

@@ -8,7 +8,6 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -86,10 +85,10 @@ class Maker:
         chance, delay = self.chance, millis(topic.lateness) * 900
         arriving = sorted((time + (chance.randrange(delay) if delay else 0), time) for time in times)
         cuts = sorted(chance.sample(range(1, len(arriving)), CHUNKS - 1))
+        if not delay:
+            cuts = [later(cut, [time for _, time in arriving]) for cut in cuts]
         rows = [self.row(topic, shape, time, at) for at, (_, time) in enumerate(arriving)]
         chunks = [rows[a:b] for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
-        if not delay:
-            even_out(chunks, topic.event_time)
         for at, chunk in enumerate(chunks[1:], 1):
             earlier = [row for before in chunks[:at] for row in before]
             if topic.unique and earlier:
@@ -170,11 +169,11 @@ def sample(pipeline: Pipeline, shapes: list[StructType], seed: int) -> Sample:
     return Sample(topics=topics, end=newest, weight=maker.weight)
 
 
-def even_out(chunks: list[list[Row]], time: str) -> None:
-    """Where nothing may be late, events of one instant are in one micro-batch: the next has later ones only."""
-    for before, after in pairwise(chunks):
-        while before and after and after[0][time] == before[-1][time]:
-            before.append(after.pop(0))
+def later(cut: int, times: list[int]) -> int:
+    """A cut that parts no events of one instant: where nothing may be late, what follows is later."""
+    while cut < len(times) and times[cut] == times[cut - 1]:
+        cut += 1
+    return cut
 
 
 def moment(micros: int) -> datetime:
