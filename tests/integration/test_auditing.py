@@ -11,7 +11,7 @@ from delta.tables import DeltaTable
 from deltalake import DeltaTable as Table
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from test_beginnings import served, start_of, tally
+from test_partial import served, start_of, tally
 from test_negative_controls import states
 from world import MINUTE, T0, World
 
