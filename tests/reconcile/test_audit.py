@@ -69,6 +69,10 @@ def test_each_day_takes_its_part_until_all_had_their_turn(
     monkeypatch.setenv("TALLY_AUDIT_WITHIN", "3 days")
     assert [rolling(NAME).windows for _ in range(4)] == [3, 3, 2, 3]
     assert looked["table"] == looked["archive"] == [[0, 1, 2], [3, 4, 6], [7, 8], [0, 1, 2]]
+    audits.went_on(NAME, catalogue().pipeline(NAME).version, place=T0 + 99 * STEP)
+    monkeypatch.setattr(auditing, "PART", 2)
+    assert rolling(NAME).windows == 3, "past the last one it begins anew"
+    assert looked["table"][4:] == [[0, 1], [2]]
 
 
 def test_all_are_held_against_the_table_and_a_part_against_the_archive(

@@ -106,8 +106,10 @@ def part(pipeline: Pipeline, done: Audit, *, table: bool = False) -> Audit:
     number, total = (pipeline.name, pipeline.version), seals.counts(pipeline.name, pipeline.version)
     days = max(1, parse_duration(settings().audit_within, field="TALLY_AUDIT_WITHIN") // timedelta(days=1))
     share = -(-sum(total.get(state, 0) for state in seals.VOUCHED) // days)
-    known = seals.following(*number, audits.place(*number).slot, share)
-    done = looked_at(done, pipeline, known if table else [], known)
+    known = seals.following(*number, audits.place(*number).slot, share) or seals.following(*number, START, share)
+    for at in range(0, len(known), PART):
+        some = known[at : at + PART]
+        done = looked_at(done, pipeline, some if table else [], some)
     failpoint("audit.before_place")
     reached = known[-1].slot_end if known else START
     more = seals.following(*number, reached, 1)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
-from operator import eq
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -21,7 +20,7 @@ from tally.catalog.duration import from_millis, millis
 from tally.catalog.ranges import Range, events_of, merge
 from tally.catalog.spec import Pipeline, Topic
 from tally.control.seals import Seal
-from tally.reconcile.digest import NOTHING, alike, digests
+from tally.reconcile.digest import NOTHING, PARTED, alike, digests
 from tally.reconcile.trimmed import vouchers
 from tally.sources import manifest
 
@@ -52,8 +51,10 @@ def of_table(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal], ver
         return dict.fromkeys(known, "the batch table is gone")
     rows = spark.read.format("delta").option("versionAsOf", version).load(restate.path(pipeline))
     try:
-        return differing(of_days(rows, known), pipeline, known, CHANGED, eq)
-    except BROKEN:
+        return differing(of_days(rows, known), pipeline, known, CHANGED, as_sealed)
+    except BROKEN as error:
+        if not of_a_file(error):
+            raise
         return day_by_day(rows, pipeline, known)
 
 
@@ -65,10 +66,17 @@ def day_by_day(rows: DataFrame, pipeline: Pipeline, known: Sequence[Seal]) -> Fa
         by_day.setdefault(from_millis(seal.slot_start).date(), []).append(seal)
     for mine in by_day.values():
         try:
-            found |= differing(of_days(rows, mine), pipeline, mine, CHANGED, eq)
-        except BROKEN:
+            found |= differing(of_days(rows, mine), pipeline, mine, CHANGED, as_sealed)
+        except BROKEN as error:
+            if not of_a_file(error):
+                raise
             found |= dict.fromkeys(mine, UNREADABLE)
     return found
+
+
+def of_a_file(error: Exception) -> bool:
+    """Whether a file that the table names is gone or broken: any other failure says nothing of what was sealed."""
+    return "FAILED_READ_FILE" in str(error)
 
 
 def of_days(rows: DataFrame, known: Sequence[Seal]) -> DataFrame:
@@ -88,10 +96,18 @@ def days_of(seal: Seal) -> list[date]:
 def of_archive(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal]) -> Faults:
     """The slots whose rows the archive does not give, neither as it is nor up to the ingests that the seal knew.
 
-    As it is it is read first, once for all: it gives what was sealed wherever nothing came since.
+    As it is it is read first, once for all: it gives what was sealed wherever nothing came since. Files that cannot be
+    read are for the manifests to tell.
     """
-    if not known:
+    try:
+        return not_given(spark, pipeline, known) if known else {}
+    except BROKEN as error:
+        if not of_a_file(error):
+            raise
         return {}
+
+
+def not_given(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal]) -> Faults:
     # The table as it lies there: at the version that its last ingest made, harm done to it since would not be seen.
     newest = {name: Until(commit.seq) for name, commit in archive_versions(pipeline).items()}
     wanted = merge((seal.slot_start, seal.slot_end) for seal in known)
@@ -113,8 +129,13 @@ def of_manifests(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal],
     for at, topic in enumerate(pipeline.reads):
 
         def look(some: Sequence[Seal], at: int = at, topic: Topic = topic) -> str:
-            ranges = around(pipeline, at, some)
-            wrong = manifest.verify(spark, topic, ranges, places=["archive"], deep=deep)
+            try:
+                ranges = around(pipeline, at, some)
+                wrong = manifest.verify(spark, topic, ranges, places=["archive"], deep=deep)
+            except BROKEN as error:
+                if not of_a_file(error):
+                    raise
+                return f"{NOT_WRITTEN}: a file of topic {topic.name} cannot be read"
             return f"{NOT_WRITTEN}: {', '.join(map(str, wrong[: manifest.SHOWN]))}" if wrong else ""
 
         if known:
@@ -148,3 +169,8 @@ def differing(
     """The slots whose rows digest otherwise than when they were sealed."""
     now = {slot: digest.text for slot, digest in digests(rows, pipeline).items()}
     return {seal: fault for seal in known if not same(now.get(seal.slot_start, NOTHING), seal.digest)}
+
+
+def as_sealed(now: str, sealed: str) -> bool:
+    """Whether rows are the very ones that were sealed; a seal of an older version knows them but for rounding."""
+    return now == sealed or (PARTED not in sealed and alike(now, sealed))

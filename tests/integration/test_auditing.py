@@ -11,7 +11,7 @@ from delta.tables import DeltaTable
 from deltalake import DeltaTable as Table
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from test_beginnings import served, start_of, tally
+from test_partial import served, start_of, tally
 from test_negative_controls import states
 from world import MINUTE, T0, World
 
@@ -127,6 +127,17 @@ def test_an_archive_that_lost_an_event_is_found_where_the_seal_is_stated_again(
     assert "the archive no longer gives the rows that were sealed" in told and at in told
     assert reconciled(name, None, None)["verdict"] == "held", "that both tables are equal proves nothing of the archive"
     archive.restoreToVersion(version)
+    mend(world, name)
+
+
+def test_an_archive_file_that_is_gone_holds_the_windows_of_its_hours(world: World, name: str, tmp_path: Path) -> None:
+    folder = Path(settings().table("archive", world.topics(name)[0]), f"_date={iso(from_millis(T0))[:10]}")
+    folder.rename(tmp_path / "away")
+    found = audit(name, deep=True)
+    (tmp_path / "away").rename(folder)
+    told = {fault for fault, _ in found.failed()}
+    assert told and all("cannot be read" in fault for fault in told)
+    assert 0 < found.waiting < found.windows, "the other days are sound"
     mend(world, name)
 
 

@@ -28,6 +28,7 @@ from tally.control import beginnings, incidents, seals
 from tally.control.store import store
 from tally.control.tables import beginnings as kept
 from tally.settings import settings
+from tally.sources import unarchived
 
 GONE = 12  # records of each partition that retention ate
 
@@ -154,6 +155,31 @@ def sealed_is_true(world: World, name: str, rows: list[dict[str, Any]]) -> int:
     slots = {seal.slot_start for seal in seals.read(name, world.pipeline(name).version) if seal.state == "sealed"}
     assert sealed == {place: row for place, row in truth.items() if world.pipeline(name).slot(place[0]) in slots}
     return len(sealed)
+
+
+def test_windows_that_only_a_stream_read_whole_are_not_sealed_either(
+    spark: SparkSession, broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "tumbling"
+    world = worlds.make(tmp_path, "unarchived.", broker, monkeypatch, [name])
+    records = worlds.story(29, 160, world.prefix)
+    early = [record for record in records if record.broker_time < T0 + 20 * MINUTE]
+    world.produce(early)
+    world.stream()
+    eat(broker, world.topics(name), {0: GONE, 1: GONE})
+    world.batch(name)
+    world.produce([record for record in records if record not in early] + worlds.flush(world.prefix))
+    world.stream()
+    world.batch(name)
+    reconciled(name, None, None)
+    begun = beginnings.of(world.pipeline(name)).at
+    assert begun is not None
+    states = {seal.slot_start: seal.state for seal in seals.read(name, world.pipeline(name).version)}
+    # Where the archive lacks what the stream counted, the difference has no cause: those are held as ever.
+    assert {state for slot, state in states.items() if slot < begun} == {"partial", "held"}
+    assert {state for slot, state in states.items() if slot >= begun} == {"sealed"}
+    assert sealed_is_true(world, name, served(name)) > 5
+    assert unarchived.CAUSE in {row["cause"] for row in incidents.opened(name)}
 
 
 LIVE = """
