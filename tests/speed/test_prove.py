@@ -48,7 +48,7 @@ def test_a_good_definition_is_proved_and_its_proof_says_of_what(
     folder = write(tmp_path, window=window)
     edit(folder, 'event_time="at"', 'event_time="at", unique="id"', file="topics.py")
     proof = prove(spark, load(folder).pipelines["demand"], 7)
-    assert proof.seed == 7 and proof.events > 240 and proof.micro_batches >= 7 and proof.rows > 20
+    assert proof.seed == 7 and proof.events > 240 and proof.micro_batches >= 6 and proof.rows > 20
 
 
 def test_a_function_of_python_at_the_top_of_the_file_is_proved_and_one_that_looks_at_its_batch_is_not(

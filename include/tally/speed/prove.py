@@ -24,6 +24,7 @@ from tally.catalog.duration import iso
 from tally.catalog.spec import Pipeline
 from tally.engine import session
 from tally.errors import DefinitionError, TallyError
+from tally.settings import settings
 from tally.sources.frames import applied_to_stream, as_given, without_duplicates
 from tally.speed.check import author_error
 from tally.speed.sample import Row, Sample, moment, sample
@@ -51,6 +52,9 @@ class Proof:
 
 def prove_all(pipelines: Sequence[Pipeline], seed: int) -> tuple[dict[str, Proof], dict[str, TallyError]]:
     """Each pipeline's proof, or what it fails of."""
+    if not settings().spark_master.startswith("local"):
+        cure = "TALLY_SPARK_MASTER='local[2]' tally check --prove"
+        raise TallyError("a proof's events are files of this machine", field="TALLY_SPARK_MASTER", cure=cure)
     spark = session("tally-check")
     proofs: dict[str, Proof] = {}
     failed: dict[str, TallyError] = {}

@@ -33,7 +33,7 @@ from tally.catalog.fingerprint import reached
 from tally.catalog.spec import Pipeline, Topic
 
 EVENTS = 240  # of each topic: some tens of groups of several events, and seconds of Spark
-CHUNKS = 6  # micro-batches; the last event comes in one of its own
+CHUNKS = 5  # micro-batches; the last event comes in one of its own
 T0 = 1_767_571_200_000_000  # 2026-01-05, in microseconds: the start of a day
 QUOTED, NUMBER = re.compile(r"'([^']{0,20})'"), re.compile(r"(?<![\w.'])\d{1,9}(?:\.\d{1,6})?(?![\w.'])")
 Row = dict[str, Any]
@@ -55,7 +55,7 @@ class Maker:
         self.pipeline, self.chance = pipeline, random.Random(seed)
         words = constants(pipeline)
         self.texts = ["a", "b", "B", "", "é", *(w for w in words if isinstance(w, str) and len(w) <= 20)]
-        numbers = [w for w in words if isinstance(w, int | float) and abs(w) <= 10_000]
+        numbers = [w for w in words if isinstance(w, int | float) and abs(w) <= 2**31 - 2]
         self.wholes = [0, 1, 2, 3, -1, *(int(n) + by for n in numbers for by in (0, 1))]
         self.reals = [0.1, 0.2, 0.3, -0.1, 1e-9, -1e-9, 1 / 3, 100.25, -2.5, 0.0, *map(float, numbers)]
         names = [set(topic.columns) for topic in pipeline.reads]
@@ -130,7 +130,7 @@ class Maker:
         """A value of a type, from few: small, negative, tiny, zero, and those that the function's source names."""
         chance = self.chance
         if isinstance(kind, IntegralType):
-            most = {ByteType: 127, ShortType: 32_767}.get(type(kind), 10_001)
+            most = {ByteType: 127, ShortType: 32_767}.get(type(kind), 2**31 - 1)
             return self.weighed(max(-most, min(most, chance.choice(self.wholes))))
         if isinstance(kind, DecimalType):
             digits = 10 ** min(kind.precision, 5)
@@ -153,7 +153,7 @@ class Maker:
         return text.encode() if isinstance(kind, BinaryType) else text
 
     def weighed(self, number: Any) -> Any:
-        self.weight += abs(number) + number * number
+        self.weight += abs(number) + min(number * number, 1e8)  # of what the source names, only itself
         return number
 
 
