@@ -83,7 +83,7 @@ def test_another_event_time_is_what_files_are_skipped_by(rides: Topic, spark: Sp
 def test_a_skew_that_changes_takes_records_in_and_out(
     rides: Topic, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No pipeline's version tells of it, and no late event: the windows that it touches are stated again all the same."""
+    """No version tells of it, and no late event: the windows that it touches are stated again all the same."""
     assert len(rows()) == 3
     for skew, ids, minutes in (("10 minutes", {1, 3, 4, 5}, [0, 1, 4, 9]), ("1 minute", {1, 3}, [0, 1])):
         monkeypatch.setenv("TALLY_SKEW", skew)
