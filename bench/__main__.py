@@ -6,10 +6,11 @@ import argparse
 import json
 import sys
 
-from bench import archive, freshness, idle, log, proof, supervision
+from bench import archive, freshness, idle, log, proof, scattered, supervision
 
 MEASUREMENTS = {
     "proof": proof.measure,
+    "scattered": scattered.measure,
     "freshness": freshness.measure,
     "log": log.measure,
     "archive": archive.measure,
@@ -23,6 +24,8 @@ def main() -> int:
     parser.add_argument("names", nargs="*", choices=[*MEASUREMENTS, []])
     parser.add_argument("--rides", type=int, default=2_000_000, help="rides of the proof")
     parser.add_argument("--micro-batch", type=int, default=100_000, help="most records of the proof's micro-batches")
+    parser.add_argument("--windows", default="300,3000,30000", help="numbers of scattered windows, by commas")
+    parser.add_argument("--kinds", default="tumbling,hopping,session", help="kinds of scattered windows, by commas")
     parser.add_argument("--seconds", type=float, default=180.0, help="length of the freshness measurement")
     parser.add_argument("--rate", type=float, default=2_000.0, help="rides a second of the freshness measurement")
     parser.add_argument(

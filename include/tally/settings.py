@@ -70,7 +70,8 @@ class Settings(BaseSettings):
     trim_after: str = Field("7 days", description="How long a sealed window's speed rows are kept.")
     settle: str = Field("0 seconds", description="Extra wait after a window closes before it may be sealed.")
     tolerance: float = Field(
-        1e-9, description="Difference of floating-point measures, relative above 1, that counts as rounding."
+        1e-9,
+        description="Most that floating sums of the same events may differ by, as a share of their size.",
     )
     batch_every: str = Field("0 * * * *", description="Cron of batch__<pipeline>, on data intervals, UTC.")
     deadline: str = Field(
@@ -81,11 +82,14 @@ class Settings(BaseSettings):
     notifiers: str = Field("", description="Import paths of Airflow notifiers that are told too, separated by commas.")
     spark_pool: str = Field("default_pool", description="Airflow pool that Spark tasks take a slot of.")
     vacuum_hours: int = Field(168, ge=168, description="Age of unneeded table files before `maintain` removes them.")
+    audit_within: str = Field(
+        "7 days", description="In which time `maintain`, once a day, has audited each sealed window again."
+    )
     keep_reconciliations: str = Field("90 days", description="How long comparisons that hold no window are kept.")
     keep_airflow_runs: str = Field("30 days", description="How long `maintain` keeps runs in Airflow's own database.")
     airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI in the demo.")
 
-    @field_validator("skew", "settle", "trim_after", "keep_reconciliations", "keep_airflow_runs")
+    @field_validator("skew", "settle", "trim_after", "audit_within", "keep_reconciliations", "keep_airflow_runs")
     @classmethod
     def a_duration(cls, text: str) -> str:
         try:

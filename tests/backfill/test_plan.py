@@ -76,11 +76,12 @@ def test_wrong_use_names_the_field(since: str, until: str, chunk: str, field: st
     assert refused.value.exit_code == 2
 
 
-def hole(before: datetime | None) -> Coverage:
+def hole(before: datetime | None, topic: str = "rides", said: datetime | None = None) -> Coverage:
     return Coverage(
-        holes=(Hole(topic="rides", partition=2, first=0, end=500, before=before),),
+        holes=(Hole(topic=topic, partition=2, first=0, end=500, before=before),),
         archived=9,
         closed_to=CLOSED.closed_to,
+        said=said,
     )
 
 
@@ -101,11 +102,22 @@ def test_a_hole_before_all_that_a_window_needs_is_only_a_note() -> None:
 
 
 def test_a_join_and_a_session_need_events_from_before_their_first_window() -> None:
-    for spec in (made(tumbling("1 minute"), join=True), made(session("30 minutes"))):
-        early = plan(spec, NOON, NOON + timedelta(hours=1), coverage=hole(NOON - timedelta(minutes=29)))
+    for spec, name in ((made(tumbling("1 minute"), join=True), "payments"), (made(session("30 minutes")), "rides")):
+        before = NOON - timedelta(minutes=29)
+        early = plan(spec, NOON, NOON + timedelta(hours=1), coverage=hole(before, name))
         assert not early.possible
-        late = plan(spec, NOON, NOON + timedelta(hours=1), coverage=hole(NOON - timedelta(minutes=30)))
+        late = plan(spec, NOON, NOON + timedelta(hours=1), coverage=hole(before - timedelta(minutes=1), name))
         assert late.possible
+
+
+def test_a_range_from_where_a_person_said_the_numbers_begin_needs_nothing_older() -> None:
+    for before in (None, NOON + timedelta(days=1)):
+        gone = hole(before, said=NOON)
+        assert plan(made(tumbling("1 minute")), NOON, NOON + timedelta(hours=1), coverage=gone).possible
+        earlier = plan(
+            made(tumbling("1 minute")), NOON - timedelta(minutes=1), NOON + timedelta(hours=1), coverage=gone
+        )
+        assert not earlier.possible
 
 
 def test_a_hole_of_unknown_age_is_a_problem() -> None:

@@ -147,6 +147,16 @@ def test_a_changed_file_is_read_again_and_two_catalogues_stand_beside_each_other
     assert load(folder).topics["rides"].lateness.total_seconds() == 540
 
 
+def test_a_changed_file_of_a_package_is_read_again(folder: Path) -> None:
+    (folder / "prices").mkdir()
+    (folder / "prices" / "__init__.py").write_text("")
+    (folder / "prices" / "taxes.py").write_text("RATE = 2\n")
+    definitions.edit(folder, "RATE = 2", "from prices.taxes import RATE")
+    before = load(folder).pipelines["demand"].version
+    (folder / "prices" / "taxes.py").write_text("RATE = 34\n")
+    assert load(folder).pipelines["demand"].version != before
+
+
 def test_a_broken_file_breaks_no_other(folder: Path) -> None:
     (folder / "pipelines" / "supply.py").write_text("X = = 1\n")
     loaded = load(folder)

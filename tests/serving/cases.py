@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from tally.catalog.duration import millis
@@ -48,6 +48,7 @@ class Case:
     speed: list[Row] = field(default_factory=list)
     batch: list[Row] = field(default_factory=list)
     seals: list[Seal] = field(default_factory=list)
+    begins: int | None = None  # on the grid; windows that start before it are partial
 
 
 def random_case(window: Window, seed: int) -> Case:
@@ -81,6 +82,12 @@ def random_case(window: Window, seed: int) -> Case:
             case.seals.append(
                 seal(pipeline, first + at * step, dice.choice(["sealed", "held", "unsealed"]), dice.randint(0, 4))
             )
+    if dice.random() < 0.5:
+        case.begins = first + dice.randrange(20) * step
+        case.seals = [
+            replace(one, state="partial") if one.state == "sealed" and one.slot_start < case.begins else one
+            for one in case.seals
+        ]
     return case
 
 
@@ -124,24 +131,19 @@ def oracle(case: Case, from_ms: int | None, to_ms: int | None, layer: str) -> li
                 return one
         return None
 
-    def stream_state(row: Row) -> str:
-        # An event may still join a session until the watermark is a whole gap past its end.
-        wait = case.pipeline.window.size // timedelta(milliseconds=1) if case.pipeline.window.kind == "session" else 0
-        return "closed" if case.watermark >= row["window_end"] + wait else "open"
-
     newest = [r for r in case.speed if not any(same(r, o) and o["_batch"] > r["_batch"] for o in case.speed)]
     newest = [{name: value for name, value in row.items() if name != "_batch"} for row in newest]
     result = []
     for row in case.batch:
         mark = judgement(row)
         if mark:
-            state = "closed" if mark.state == "unsealed" else mark.state
+            state = shown(mark, case.begins)
             result.append({**row, "state": state, "revision": mark.revision, "_from": "batch"})
         else:
-            result.append({**row, "state": stream_state(row), "revision": 0, "_from": "unjudged batch"})
+            result.append({**row, "state": stream_state(row, case), "revision": 0, "_from": "unjudged batch"})
     for row in newest:
         origin = "judged speed" if judgement(row) else "speed"
-        result.append({**row, "state": stream_state(row), "revision": 0, "_from": origin})
+        result.append({**row, "state": stream_state(row, case), "revision": 0, "_from": origin})
     wanted = {"served": ("batch", "speed"), "speed": ("speed", "judged speed"), "batch": ("batch", "unjudged batch")}[
         layer
     ]
@@ -149,6 +151,22 @@ def oracle(case: Case, from_ms: int | None, to_ms: int | None, layer: str) -> li
     for row in rows:
         del row["_from"]
     return sorted(rows, key=place)
+
+
+def stream_state(row: Row, case: Case) -> str:
+    """What a row is that only the stream vouches for."""
+    if case.begins is not None and row["window_start"] < case.begins:
+        return "partial"
+    # An event may still join a session until the watermark is a whole gap past its end.
+    wait = case.pipeline.window.size // timedelta(milliseconds=1) if case.pipeline.window.kind == "session" else 0
+    return "closed" if case.watermark >= row["window_end"] + wait else "open"
+
+
+def shown(mark: Seal, begins: int | None) -> str:
+    """A seal that was taken back is none; before the beginning there was none to take back."""
+    if mark.state != "unsealed":
+        return mark.state
+    return "partial" if begins is not None and mark.slot_start < begins else "closed"
 
 
 def place(row: Row) -> tuple[object, ...]:

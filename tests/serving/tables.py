@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from serving.cases import DDL, Case, Row
 
 from tally.catalog.duration import from_millis
-from tally.control import ledger, seals
+from tally.control import beginnings, ledger, seals
 from tally.settings import settings
 
 ARROW = {
@@ -45,6 +45,8 @@ def lay(case: Case, write: Writer) -> None:
             write(path, [typed(row) for row in rows[at : at + 40]], layer == "speed")
     seals.write(case.seals)
     mark(case, case.watermark)
+    if case.begins is not None:
+        beginnings.say(case.pipeline, case.begins, by="a person", why="")
 
 
 def mark(case: Case, watermark: int) -> None:

@@ -12,7 +12,7 @@ from serving.cases import DAY, MIDNIGHT, WINDOWS, made_pipeline, oracle, random_
 from serving.tables import by_delta_rs, lay, mark, typed, use_home
 
 from tally.catalog.duration import millis
-from tally.control import seals
+from tally.control import beginnings, seals
 from tally.errors import TallyError
 from tally.serving import read as reader
 from tally.serving.read import read
@@ -62,12 +62,14 @@ def test_a_row_of_a_sealed_slot_that_only_the_stream_has_is_not_served() -> None
 
 def test_an_open_window_closes_when_the_watermark_reaches_its_end() -> None:
     case = random_case(WINDOWS["tumbling"], 1)
-    case.seals, case.batch = [], []
+    case.seals, case.batch, case.begins = [], [], None
     case.speed = [{**case.speed[0], "window_start": MIDNIGHT, "window_end": MIDNIGHT + 60_000}]
     lay(case, by_delta_rs)
     for watermark, state in ((MIDNIGHT + 59_999, "open"), (MIDNIGHT + 60_000, "closed")):
         mark(case, watermark)
         assert [row["state"] for row in read(case.pipeline).to_pylist()] == [state]
+    beginnings.say(case.pipeline, MIDNIGHT + 1, by="a person", why="")
+    assert [row["state"] for row in read(case.pipeline).to_pylist()] == ["partial"]
 
 
 def test_another_versions_rows_and_seals_are_not_seen() -> None:

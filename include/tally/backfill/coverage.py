@@ -5,40 +5,40 @@ from __future__ import annotations
 from datetime import datetime
 
 from tally.backfill.plan import Coverage, Hole
-from tally.catalog.duration import from_millis, parse_duration
+from tally.catalog.duration import from_millis
 from tally.catalog.spec import Pipeline, Topic
-from tally.control import ledger, runs
-from tally.settings import settings
-
-ANSWER = 15.0  # seconds for the broker to hand out one record
+from tally.control import beginnings, ledger, runs
+from tally.control.beginnings import Missed
 
 
 def coverage(pipeline: Pipeline) -> Coverage:
     """The holes in what a pipeline's topics have left, in the archive or in Kafka."""
     holes: list[Hole] = []
     archived = waiting = 0
+    begun = beginnings.of(pipeline)
     for topic in pipeline.reads:
         kept, there = archived_ranges(topic.name), retained_ranges(topic.name)
         archived += sum(int(row["archived"]) for row in runs.ingest_history(topic.name))
+        missed = {one.partition: one for one in begun.missed if one.topic == topic.name}
         for partition, (begin, end) in sorted(there.items()):
             first, taken = kept.get(partition, (begin, begin))
             waiting += max(0, end - max(taken, begin))
-            holes += partition_holes(topic, partition, (first, taken), begin, known=partition in kept)
+            spans = [(0, first)] if first > 0 else []
+            if partition in kept and taken < begin:
+                spans.append((taken, begin))
+            for a, b in spans:
+                known = missed.get(partition) if a == 0 else None
+                before = from_millis(known.before(topic)) if known else untouched_from(topic, partition, b, begin)
+                holes.append(Hole(topic=topic.name, partition=partition, first=a, end=b, before=before))
     newest = ledger.newest(pipeline.name, pipeline.version)
     closed = from_millis(newest.watermark) if newest and newest.watermark > 0 else None
-    return Coverage(holes=tuple(holes), archived=archived, waiting=waiting, closed_to=closed)
-
-
-def partition_holes(topic: Topic, partition: int, kept: tuple[int, int], begin: int, *, known: bool) -> list[Hole]:
-    """What is missing before the archive's first offset, and between its last and Kafka's first."""
-    first, taken = kept
-    spans = [(0, first)] if first > 0 else []
-    if known and taken < begin:
-        spans.append((taken, begin))
-    return [
-        Hole(topic=topic.name, partition=partition, first=a, end=b, before=untouched_from(topic, partition, b, begin))
-        for a, b in spans
-    ]
+    return Coverage(
+        holes=tuple(holes),
+        archived=archived,
+        waiting=waiting,
+        closed_to=closed,
+        said=from_millis(begun.said.from_ms) if begun.said else None,
+    )
 
 
 def archived_ranges(topic: str) -> dict[int, tuple[int, int]]:
@@ -61,24 +61,17 @@ def retained_ranges(topic: str) -> dict[int, tuple[int, int]]:
 
 
 def untouched_from(topic: Topic, partition: int, offset: int, begin: int) -> datetime | None:
-    """An event time that no valid record before `offset` has: it would lie too far past its broker time."""
+    """An event time that no valid record before `offset` has, as its first record in Kafka tells; None: nobody can."""
     if offset < begin:
         return None
-    stamp = broker_time(topic.name, partition, offset)
-    return None if stamp is None else from_millis(stamp) + parse_duration(settings().skew)
+    from tally.sources.beginning import first_record
 
-
-def broker_time(topic: str, partition: int, offset: int) -> int | None:
-    """The broker's time of the first record at or after an offset, in milliseconds; None where there is none."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    from tally.sources.client import librdkafka
-
-    options = {"group.id": "tally-plan", "enable.auto.commit": "false", "isolation.level": "read_committed"}
-    consumer = Consumer({**librdkafka(), **options, "log_level": "2"})
-    try:
-        consumer.assign([TopicPartition(topic, partition, offset)])
-        message = consumer.poll(ANSWER)
-        return None if message is None or message.error() else int(message.timestamp()[1])
-    finally:
-        consumer.close()
+    record = first_record(topic.name, partition, offset)
+    if record is None:
+        return None
+    stamp, append_time = record
+    missed = Missed(
+        topic=topic.name, partition=partition, first=offset, begun_at=stamp,
+        append_time=append_time, broker_time=stamp, newest=None,
+    )  # fmt: skip
+    return from_millis(missed.before(topic))

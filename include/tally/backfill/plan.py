@@ -9,6 +9,7 @@ from typing import Any
 
 from tally.catalog.duration import from_millis, human, iso, millis, parse_duration, parse_instant, to_millis
 from tally.catalog.spec import Pipeline
+from tally.control.beginnings import reach
 from tally.errors import AnswerIsNo, TallyError
 
 # Windows restated and reconciled in one job. A day of a busy pipeline fits the batch job's heap with room to spare; a
@@ -42,6 +43,7 @@ class Coverage:
     archived: int = 0
     waiting: int = 0  # in Kafka, and taken into the archive by the first chunk
     closed_to: datetime | None = None  # the stream's watermark: later windows cannot be sealed yet
+    said: datetime | None = None  # where a person said that the numbers begin
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +141,8 @@ def plan(
         notes.append(f"windows that end after {iso(coverage.closed_to)} are still open: restated now, sealed later")
     problems: list[str] = []
     for hole in coverage.holes:
-        touched = hole.before is None or needs_from(pipeline, first) < hole.before
+        begun = hole.first == 0 and coverage.said is not None and first >= coverage.said
+        touched = not begun and (hole.before is None or needs_from(pipeline, hole.topic, first) < hole.before)
         until_when = (
             "which events they held is not known"
             if hole.before is None
@@ -183,7 +186,6 @@ def cut(pipeline: Pipeline, since: datetime, until: datetime, size: timedelta) -
         since += length
 
 
-def needs_from(pipeline: Pipeline, since: datetime) -> datetime:
-    """The oldest event time that windows from `since` on can hold: joins and sessions reach further back."""
-    reach = pipeline.reach or timedelta(0)
-    return since - reach - (pipeline.window.size if pipeline.window.kind == "session" else timedelta(0))
+def needs_from(pipeline: Pipeline, topic: str, since: datetime) -> datetime:
+    """The oldest event time of a topic that the windows from `since` on hold, or would be changed by."""
+    return since - timedelta(milliseconds=reach(pipeline, topic))

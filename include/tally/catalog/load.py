@@ -10,13 +10,16 @@ from pathlib import Path
 from types import ModuleType
 
 from tally.catalog.fingerprint import fingerprint
+from tally.catalog.inert import check_inert
 from tally.catalog.purity import check_purity
 from tally.catalog.spec import Catalogue, Pipeline, Topic
 from tally.errors import DefinitionError, TallyError
 from tally.settings import settings
 
 read_from: list[Path] = []
-loaded: dict[tuple[str, tuple[tuple[str, int, int], ...]], Catalogue] = {}
+taken: list[Path] = []  # files that the definitions import from folders of the catalogue
+State = tuple[str, tuple[str, str], tuple[tuple[str, int, int], ...]]
+loaded: dict[State, Catalogue] = {}
 
 
 def catalogue() -> Catalogue:
@@ -33,12 +36,26 @@ def load(folder: Path | str) -> Catalogue:
             field="TALLY_CATALOG",
             cure="point it at the folder with topics.py and pipelines/",
         )
-    files = sorted([*folder.glob("*.py"), *folder.glob("pipelines/**/*.py")])
-    state = (str(folder), tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in files))
+    state = state_of(folder)
     if state not in loaded:
         loaded.clear()
-        loaded[state] = read(folder)
+        found = read(folder)
+        now = state_of(folder)
+        if set(state[2]) <= set(now[2]):  # nothing was changed meanwhile; what was imported may have come to it
+            loaded[now] = found
+        return found
     return loaded[state]
+
+
+def state_of(folder: Path) -> State:
+    """All that a catalogue follows from: its files, and of the settings what is part of each version."""
+    beside = (file for file in taken if file.is_relative_to(folder) and file.is_file())
+    files = {*folder.glob("*.py"), *folder.glob("pipelines/**/*.py"), *beside}
+    return (
+        str(folder),
+        (settings().skew, settings().spark_conf),
+        tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in sorted(files)),
+    )
 
 
 def read(folder: Path) -> Catalogue:
@@ -46,11 +63,13 @@ def read(folder: Path) -> Catalogue:
     sys.path.insert(0, str(folder))
     try:
         forget(folder)
+        check_inert(folder / "topics.py", folder)
         topics = gather_topics(run(folder / "topics.py", "topics"))
         pipelines, broken = dict[str, Pipeline](), dict[str, TallyError]()
         for file in sorted(folder.glob("pipelines/*.py")):
             if not file.name.startswith("_"):
                 try:
+                    check_inert(file, folder)
                     pipelines[file.stem] = finished(the_pipeline(file, run(file, f"pipelines.{file.stem}")), folder)
                 except TallyError as fault:
                     broken[file.stem] = fault
@@ -59,6 +78,9 @@ def read(folder: Path) -> Catalogue:
                 topics.setdefault(topic.name, topic)
     finally:
         sys.path.remove(str(folder))
+        files = [place(module) for module in list(sys.modules.values())]
+        taken[:] = [file for file in files if file.is_relative_to(folder)]
+        send_along(folder)
     return Catalogue(path=str(folder), topics=topics, pipelines=pipelines, broken=broken)
 
 
@@ -68,13 +90,25 @@ def finished(pipeline: Pipeline, folder: Path) -> Pipeline:
     return dataclasses.replace(pipeline, version=fingerprint(pipeline, folder))
 
 
+def place(module: ModuleType) -> Path:
+    """The file of a module, or the folder of one that has none."""
+    return Path(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), "/"))
+
+
+def send_along(folder: Path) -> None:
+    """Have functions of the catalogue's files sent to Spark's workers as they are: nothing there can import them."""
+    from pyspark import cloudpickle
+
+    for module in list(sys.modules.values()):
+        if place(module).is_relative_to(folder):
+            cloudpickle.register_pickle_by_value(module)
+
+
 def forget(folder: Path) -> None:
     """Drop what another folder's files left in the module table under the same names."""
     for name, module in list(sys.modules.items()):
         mine = name in ("topics", "pipelines") or name.startswith("pipelines.")
-        if name != "__main__" and (
-            mine or any(Path(getattr(module, "__file__", None) or "/").is_relative_to(f) for f in (folder, *read_from))
-        ):
+        if name != "__main__" and (mine or any(place(module).is_relative_to(other) for other in (folder, *read_from))):
             del sys.modules[name]
     read_from[:] = [folder]
     package = ModuleType("pipelines")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tally.catalog.duration import from_millis, iso, millis
@@ -58,6 +59,12 @@ def overlap(ranges: Iterable[Range], others: Iterable[Range]) -> list[Range]:
     """What lies in both."""
     mine = merge(ranges)
     return without(mine, without(mine, others))
+
+
+def meets(merged: Sequence[Range], wanted: Range) -> bool:
+    """Whether one of the merged ranges has an instant of the wanted one."""
+    at = bisect_left(merged, (wanted[1], wanted[1])) - 1
+    return at >= 0 and wanted[0] < merged[at][1]
 
 
 def contains(ranges: Iterable[Range], wanted: Range) -> bool:

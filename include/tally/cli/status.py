@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 COLUMNS = {
     "pipeline": "left", "state": "left", "events_in": "right", "lag_records": "right", "watermark": "left",
-    "freshness_seconds": "right", "sealed_to": "left", "sealed": "right", "held": "right", "unexplained": "right",
+    "freshness_seconds": "right", "sealed_to": "left", "sealed": "right", "partial": "right",
+    "held": "right", "unexplained": "right",
 }  # fmt: skip
 CALM = dict.fromkeys(("starting", "catching_up", "paused", "stopping", "stopped", "outdated"), "yellow")
 COLOURS = {"healthy": "green", "idle": "green", **CALM}
@@ -73,15 +74,16 @@ def watched(silent: float | None) -> str:
 
 
 def table_of(rows: list[dict[str, Any]]) -> Table:
-    """One line a pipeline; the columns' names are those of --json."""
+    """One line a pipeline; the columns' names are those of --json. Partial slots are shown where there are any."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False)
-    for name, justify in COLUMNS.items():
-        table.add_column(name.replace("_", " "), justify=justify, no_wrap=True)  # type: ignore[arg-type]
+    columns = [name for name in COLUMNS if name != "partial" or any(row[name] for row in rows)]
+    for name in columns:
+        table.add_column(name.replace("_", " "), justify=COLUMNS[name], no_wrap=True)  # type: ignore[arg-type]
     for row in rows:
-        cells = {name: shown(name, row[name]) for name in COLUMNS}
+        cells = {name: shown(name, row[name]) for name in columns}
         cells["state"] = f"[{COLOURS.get(row['state'], 'bold red')}]{row['state']}[/]"
         if row["unexplained"]:
             cells["unexplained"] = f"[bold red]{row['unexplained']:,}[/]"

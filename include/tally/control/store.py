@@ -88,11 +88,12 @@ def upsert(connection: Connection, table: sa.Table, rows: Sequence[Mapping[str, 
         return
     dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     keys = [column.name for column in table.primary_key.columns]
-    for at in range(0, len(rows), 500):
-        statement = dialect.insert(table).values([dict(row) for row in rows[at : at + 500]])
-        changed = {name: statement.excluded[name] for name in rows[0] if name not in keys}
-        connection.execute(
-            statement.on_conflict_do_update(index_elements=keys, set_=changed)
-            if changed
-            else statement.on_conflict_do_nothing(index_elements=keys)
-        )
+    statement = dialect.insert(table)
+    changed = {name: statement.excluded[name] for name in rows[0] if name not in keys}
+    merged = (
+        statement.on_conflict_do_update(index_elements=keys, set_=changed)
+        if changed
+        else statement.on_conflict_do_nothing(index_elements=keys)
+    )
+    # One statement that the driver runs for every row: a text of 500 rows of values takes ten times as long to make.
+    connection.execute(merged, [dict(row) for row in rows])

@@ -69,13 +69,46 @@ seals = Table(
     Column("version", String(32), primary_key=True),
     Column("slot_start", BigInteger, primary_key=True),
     Column("slot_end", BigInteger, nullable=False),
-    Column("state", String(16), nullable=False),  # sealed | held | unsealed
+    Column("state", String(16), nullable=False),  # sealed | partial | held | unsealed
     Column("revision", Integer, nullable=False),
     Column("digest", String(80), nullable=False),  # of the batch's rows when it was judged
     Column("rows", BigInteger, nullable=False),
     Column("explained", BigInteger, nullable=False, default=0),  # events that one layer counts and the other doesn't
+    Column("fault", Text, nullable=False, default=""),  # what an audit found; gone once it is judged again
     Column("reconciliation", Integer, nullable=False),
     Column("changed_at", BigInteger, nullable=False),
+)
+
+# Where each topic's archive begins: the partitions whose earlier records no layer ever read. The archive is the truth.
+beginnings = Table(
+    "beginnings",
+    metadata,
+    Column("topic", String(249), primary_key=True),
+    Column("at", BigInteger, nullable=False),  # when the archive was begun
+    Column("partitions", JSON, nullable=False),  # {partition: what is known of its first records}
+)
+
+# Where a person said that a pipeline's numbers begin; the newest row counts, the others are its history.
+begins = Table(
+    "begins",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("pipeline", String(128), nullable=False),
+    Column("from_ms", BigInteger, nullable=False),
+    Column("by", String(128), nullable=False),
+    Column("why", Text, nullable=False),
+    Column("at", BigInteger, nullable=False),
+)
+
+# How far the audit of sealed windows is.
+audits = Table(
+    "audits",
+    metadata,
+    Column("pipeline", String(128), primary_key=True),
+    Column("version", String(32), primary_key=True),
+    Column("place", BigInteger, nullable=False, default=0),  # the slot start that the next part begins at
+    Column("seen_version", BigInteger, nullable=False, default=-1),  # of the batch table: its commits are looked at
+    Column("at", BigInteger, nullable=False, default=0),
 )
 
 # One row a comparison of a range of windows.
@@ -201,4 +234,5 @@ hearers = Table(
 )
 
 Index("ledger_by_version", ledger.c.pipeline, ledger.c.version, ledger.c.batch)
+Index("begins_by_pipeline", begins.c.pipeline, begins.c.id)
 Index("reconciliations_by_pipeline", reconciliations.c.pipeline, reconciliations.c.at)

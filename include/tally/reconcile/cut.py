@@ -129,13 +129,16 @@ def archived(batch: MicroBatch, stated: restate.Restatement) -> bool:
 
 
 def due(cut: Cut) -> list[Range]:
-    """The stated windows that are closed and not sealed: what a reconciliation without a range looks at."""
-    sealed = [
+    """The stated windows that are closed and neither sealed nor partial: what a plain reconciliation looks at.
+
+    A slot that an audit holds is among them: it stays held, and is shown, until it is restated.
+    """
+    done = merge(
         (seal.slot_start, seal.slot_end)
         for seal in seals.read(cut.pipeline.name, cut.pipeline.version)
-        if seal.state == "sealed"
-    ]
-    return without(closed(cut, cut.stated.current), sealed)
+        if seal.state in ("sealed", "partial")
+    )
+    return without(closed(cut, cut.stated.current), done)
 
 
 def closed(cut: Cut, ranges: Sequence[Range]) -> list[Range]:

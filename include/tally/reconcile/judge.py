@@ -6,10 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tally.catalog.duration import from_millis, iso
-from tally.control import incidents, runs, seals
+from tally.catalog.load import catalogue
+from tally.control import beginnings, incidents, runs, seals
 from tally.errors import TallyError
 from tally.failpoints import failpoint
-from tally.reconcile import docs
+from tally.reconcile import docs, doubted
 from tally.reconcile.causes import JOINED, MEANING, UNEXPLAINED
 from tally.reconcile.docs import Check, Table
 from tally.reconcile.evidence import Evidence, audit_path, gather
@@ -80,6 +81,7 @@ class Judgement:
     verdict: str
     failed: list[str]
     unexplained: int
+    partial: int  # closed slots that start before the numbers begin
     data_docs: str
     page: str
     rows: str
@@ -90,7 +92,8 @@ class Judgement:
     def __str__(self) -> str:
         """The verdict in one line of log."""
         if self.verdict == RECONCILED:
-            return f"{self.pipeline}: reconciled (reconciliation {self.reconciliation})"
+            cut = f"; {self.partial:,} slots are partial: they start before the numbers begin" if self.partial else ""
+            return f"{self.pipeline}: reconciled (reconciliation {self.reconciliation}){cut}"
         more = f" (and {len(self.failed) - 1} more)" if len(self.failed) > 1 else ""
         rows = f"{self.rows} where reconciliation = {self.reconciliation}"
         return f"{self.pipeline}: held: {self.failed[0]}{more}; rows: {rows}; checks: {self.page}"
@@ -102,6 +105,9 @@ def judge(number: int) -> Judgement:
     evidence, pipeline, summary = gather(row), str(row["pipeline"]), row["summary"]
     checked = docs.check(pipeline, title(row), tables(evidence))
     failed = [f"{check.says}: {found}" for check, found in checked.failed]
+    waiting = doubted.waiting(row)
+    if waiting:
+        failed.append(f"No window failed its audit and was not restated since: {len(waiting):,} slots")
     verdict = HELD if failed else RECONCILED
     of_slots = {check.says for check in SLOTS} | {EXPLAINED.says}
     judged = {
@@ -111,17 +117,24 @@ def judge(number: int) -> Judgement:
         "data_docs_page": str(checked.page),
         # What concerns no window in particular holds all of them; seal reads both.
         "holds_all": any(check.says not in of_slots for check, _ in checked.failed),
-        "held_slots": bad_slots(evidence),
+        "held_slots": sorted({*bad_slots(evidence), *waiting}),
     }
     failpoint("judge.before_verdict")
     runs.judge_reconciliation(number, verdict, str(checked.index), judged)
     judgement = Judgement(
         reconciliation=number, pipeline=pipeline, verdict=verdict, failed=failed,
-        unexplained=int(summary["unexplained"]), data_docs=str(checked.index), page=str(checked.page),
-        rows=audit_path(pipeline),
+        unexplained=int(summary["unexplained"]), partial=partial_slots(row), data_docs=str(checked.index),
+        page=str(checked.page), rows=audit_path(pipeline),
     )  # fmt: skip
-    tell(row, judgement)
+    tell(row, judgement, by_itself=bool(checked.failed))
     return judgement
+
+
+def partial_slots(row: dict[str, Any]) -> int:
+    """How many closed slots of a comparison start before the numbers of its pipeline begin."""
+    pipeline = catalogue().pipelines.get(str(row["pipeline"]))
+    begun = beginnings.of(pipeline) if pipeline else None
+    return sum(slot["closed"] and begun.cuts(slot["start"]) for slot in row["slots"]) if begun else 0
 
 
 def comparison(number: int, *, ready: tuple[str, ...] = ("compared", RECONCILED, HELD)) -> dict[str, Any]:
@@ -164,18 +177,19 @@ def bad_slots(evidence: Evidence) -> list[int]:
     return [int(start) for start in bad["start"]]
 
 
-def tell(row: dict[str, Any], judgement: Judgement) -> None:
-    """Open an incident for what is held; close those of the pipeline when nothing of it is held any more."""
+def tell(row: dict[str, Any], judgement: Judgement, *, by_itself: bool) -> None:
+    """Open an incident for what the comparison itself holds; close the pipeline's when nothing is held any more."""
     pipeline = judgement.pipeline
     for word, cause in STREAM_FAULTS.items():
         if row["summary"]["events"].get(word):
             said = f"{row['summary']['events'][word]:,} events {MEANING[word]}; the batch has them right"
             incidents.report(pipeline, cause, said, cure=f"tally doctor {pipeline}")
-    if judgement.verdict == HELD:
+    if judgement.verdict == HELD and by_itself:
         cause = NO_CAUSE if judgement.unexplained else NO_SUM
         window = f"--from {iso(from_millis(row['from_ms']))} --to {iso(from_millis(row['to_ms']))}"
         cure = f"read {judgement.page}, mend the cause, then tally backfill {pipeline} {window}"
         incidents.report(pipeline, cause, str(judgement), cure=cure)
+    if judgement.verdict == HELD:
         return
     mine = {slot["start"] for slot in row["slots"] if slot["closed"]}
     elsewhere = seals.read(pipeline, str(row["version"]))

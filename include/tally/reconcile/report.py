@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tally.reconcile.causes import meaning
 from tally.reconcile.judge import RECONCILED, comparison
-from tally.reconcile.seal import Sealed
+from tally.reconcile.seal import Sealed, counted
 
 SHOWN = 10  # differing rows on the screen; the document has the summary's own, the audit table has all
 
@@ -29,6 +29,7 @@ def document(sealed: Sealed) -> dict[str, Any]:
         "failed": summary["failed"],
         "rows": summary["rows"],
         "sealed": sealed.sealed,
+        "partial": sealed.partial,
         "held": sealed.held,
         "open": sealed.open,
         "restated_since": sealed.restated_since,
@@ -114,7 +115,7 @@ def cell(value: Any) -> str:
 
 def verdict(found: dict[str, Any]) -> Text:
     """The verdict in one line, then what failed."""
-    states = f"{found['sealed']:,} slots sealed, {found['held']:,} held, {found['open']:,} still open"
+    states = counted(found["sealed"], found["partial"], found["held"], found["open"])
     if found["restated_since"]:
         states += f", {found['restated_since']:,} restated since and left alone"
     good = found["verdict"] == RECONCILED
@@ -131,4 +132,6 @@ def next_step(found: dict[str, Any]) -> Text:
         return Text(f"next: {found['page']}; mend the cause, then tally backfill {name} {window}")
     if found["restated_since"]:
         return Text(f"next: tally reconcile {name} {window}")
+    if found["partial"]:
+        return Text(f"next: tally begin {name} shows what may be missing from partial windows, and --at ends that")
     return Text(f"next: tally read {name}" + (f" {window}" if found["from"] else ""))

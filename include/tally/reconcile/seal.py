@@ -8,12 +8,15 @@ from typing import Any
 
 from tally import lake
 from tally.catalog.duration import from_millis, iso
-from tally.catalog.ranges import Range, merge
-from tally.control import seals
+from tally.catalog.load import catalogue
+from tally.catalog.ranges import Range, meets, merge
+from tally.control import beginnings, seals
+from tally.control.beginnings import Beginning
 from tally.control.seals import Seal
 from tally.control.store import now_ms
 from tally.errors import AnswerIsNo
 from tally.failpoints import failpoint
+from tally.reconcile import doubted
 from tally.reconcile.digest import alike
 from tally.reconcile.judge import HELD, RECONCILED, comparison
 from tally.settings import settings
@@ -26,6 +29,7 @@ class Sealed:
 
     reconciliation: int
     sealed: int
+    partial: int  # they start before the numbers begin: served, and never sealed
     held: int
     open: int
     changed: int
@@ -34,8 +38,13 @@ class Sealed:
 
     def __str__(self) -> str:
         left = f", {self.restated_since:,} restated since and left alone" if self.restated_since else ""
-        states = f"{self.sealed:,} slots sealed, {self.held:,} held, {self.open:,} still open"
-        return f"{states}{left}; {self.changed:,} changed"
+        return f"{counted(self.sealed, self.partial, self.held, self.open)}{left}; {self.changed:,} changed"
+
+
+def counted(sealed: int, partial: int, held: int, still_open: int) -> str:
+    """The slots of a comparison by their states, in words."""
+    cut = f"{partial:,} partial, " if partial else ""
+    return f"{sealed:,} slots sealed, {cut}{held:,} held, {still_open:,} still open"
 
 
 def seal(number: int) -> Sealed:
@@ -45,18 +54,21 @@ def seal(number: int) -> Sealed:
     # Under the lock nobody restates: what is sealed here is what was compared, or is left alone.
     with lock.table("batch", pipeline, version):
         newer = restated_since(row)
+        begun = beginnings.of(catalogue().pipeline(pipeline))
         known = {one.slot_start: one for one in seals.read(pipeline, version, row["from_ms"], row["to_ms"])}
         closed = [slot for slot in row["slots"] if slot["closed"]]
-        mine = [slot for slot in closed if not overlaps(slot, newer)]
-        states = [state_of(slot, row, known.get(slot["start"])) for slot in mine]
+        mine = [slot for slot in closed if not meets(newer, (slot["start"], slot["end"]))]
+        states = [state_of(slot, row, known.get(slot["start"]), begun) for slot in mine]
         changed = [state for state in states if state != known.get(state.slot_start)]
         failpoint("seal.before_write")
         seals.write(changed)
         failpoint("seal.after_write")
+        doubted.settle(pipeline, version)
     sealed = [state for state in states if state.state == "sealed"]
     return Sealed(
         reconciliation=number,
         sealed=len(sealed),
+        partial=sum(state.state == "partial" for state in states),
         held=sum(state.state == "held" for state in states),
         open=len(row["slots"]) - len(closed),
         changed=sum(differs(state, known.get(state.slot_start)) for state in changed),
@@ -84,29 +96,28 @@ def restated_since(row: dict[str, Any]) -> list[Range]:
     )
 
 
-def overlaps(slot: dict[str, Any], ranges: list[Range]) -> bool:
-    return any(start < slot["end"] and slot["start"] < end for start, end in ranges)
-
-
-def state_of(slot: dict[str, Any], row: dict[str, Any], known: Seal | None) -> Seal:
+def state_of(slot: dict[str, Any], row: dict[str, Any], known: Seal | None, begun: Beginning) -> Seal:
     """The state that a verdict gives a closed slot; a later comparison's word stands."""
     number, summary = int(row["id"]), row["summary"]
     if known and known.reconciliation > number and known.state != "unsealed":
         return known
-    good = sealable(slot, summary)
+    good, state = sealable(slot, summary), "held"
+    if good:
+        state = "partial" if begun.cuts(slot["start"]) else "sealed"
     same = known is not None and known.state in ("sealed", "unsealed") and alike(known.digest, slot["digest"])
     new = Seal(
         pipeline=str(row["pipeline"]),
         version=str(row["version"]),
         slot_start=slot["start"],
         slot_end=slot["end"],
-        state="sealed" if good else "held",
-        revision=(known.revision if known else 0) + (1 if good and not same else 0),
+        state=state,
+        revision=(known.revision if known else 0) + (1 if state == "sealed" and not same else 0),
         digest=slot["digest"],
         rows=slot["rows"],
         reconciliation=number,
         changed_at=now_ms(),
         explained=slot["explained"],
+        fault=known.fault if known and known.state == "held" and not good else "",
     )
     if known is None or differs(new, known):
         return new

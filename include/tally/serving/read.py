@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 from tally.catalog.duration import millis
 from tally.catalog.spec import Pipeline
 from tally.serving.halves import Half, Range, declared_columns, no_rows, open_half, quoted
-from tally.serving.state import CLOSED, LOOKS, OPEN, WINDOW, Judged, Layer, check_columns, check_request, judged
+from tally.serving.state import (
+    CLOSED,
+    LOOKS,
+    OPEN,
+    PARTIAL,
+    WINDOW,
+    Judged,
+    Layer,
+    check_columns,
+    check_request,
+    judged,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -19,11 +30,12 @@ LAYER_SQL = {
     "served": """
         SELECT {names}, _state AS state, _revision AS revision FROM batch JOIN slots ON _slot = slot_of(window_start)
         UNION ALL
-        SELECT {names}, stream_state(window_end), 0 FROM speed
+        SELECT {names}, stream_state(window_start, window_end), 0 FROM speed
     """,
-    "speed": "SELECT {names}, stream_state(window_end) AS state, 0 AS revision FROM speed",
+    "speed": "SELECT {names}, stream_state(window_start, window_end) AS state, 0 AS revision FROM speed",
     "batch": """
-        SELECT {names}, coalesce(_state, stream_state(window_end)) AS state, coalesce(_revision, 0) AS revision
+        SELECT {names},
+            coalesce(_state, stream_state(window_start, window_end)) AS state, coalesce(_revision, 0) AS revision
         FROM batch LEFT JOIN slots ON _slot = slot_of(window_start)
     """,
 }
@@ -111,7 +123,7 @@ def look(pipeline: Pipeline, from_ms: int | None, to_ms: int | None) -> tuple[Ju
     for _ in range(LOOKS):
         speed, batch = open_half("speed", pipeline), open_half("batch", pipeline)
         again = judged(pipeline, from_ms, to_ms)
-        if again.slots == slots.slots:
+        if (again.slots, again.begins) == (slots.slots, slots.begins):
             break
         slots = again
     return slots, speed, batch
@@ -122,8 +134,9 @@ def define_slots(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline, slot
     step = millis(pipeline.window.step) * 1000
     micros = "epoch_us(start)"
     connection.execute(f"CREATE TEMP MACRO slot_of(start) AS {micros} - (({micros} % {step}) + {step}) % {step}")
-    closed = f"CASE WHEN epoch_us(finish) <= {slots.watermark * 1000} THEN '{CLOSED}' ELSE '{OPEN}' END"
-    connection.execute(f"CREATE TEMP MACRO stream_state(finish) AS {closed}")
+    cut = f"WHEN epoch_us(start) < {slots.begins * 1000} THEN '{PARTIAL}'"
+    closed = f"CASE {cut} WHEN epoch_us(finish) <= {slots.watermark * 1000} THEN '{CLOSED}' ELSE '{OPEN}' END"
+    connection.execute(f"CREATE TEMP MACRO stream_state(start, finish) AS {closed}")
     connection.execute("CREATE TEMP TABLE slots (_slot BIGINT, _state VARCHAR, _revision INTEGER)")
     if slots.slots:
         starts, states, revisions = zip(*slots.slots, strict=True)

@@ -9,16 +9,16 @@ import sqlalchemy as sa
 
 from tally.catalog.duration import millis
 from tally.catalog.spec import Pipeline
-from tally.control import ledger
+from tally.control import beginnings, ledger
 from tally.control.store import store
 from tally.control.tables import seals
 from tally.errors import TallyError
 
 Layer = Literal["served", "speed", "batch"]
 LAYERS: tuple[Layer, ...] = get_args(Layer)
-OPEN, CLOSED = "open", "closed"
-# A slot whose seal was taken back: its batch row is still the best there is, but nobody vouches for it.
-SHOWN = {"unsealed": CLOSED}
+OPEN, CLOSED, PARTIAL = "open", "closed", "partial"
+# Before every time that an event may have.
+NO_BEGINNING = -(1 << 52)
 ADDED = ("state", "revision")
 WINDOW = ("window_start", "window_end")
 # A seal that changes between our look at the seals and at the tables makes us look again. More than a few times in
@@ -28,10 +28,14 @@ LOOKS = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """The slots of a range that have a seals row: (start in ms, state to show, revision); closed up to, in ms."""
+    """The slots of a range that have a seals row: (start in ms, state to show, revision); closed up to, in ms.
+
+    What starts before `begins` (in ms; NO_BEGINNING: nothing does) may lack events that no layer could read.
+    """
 
     slots: tuple[tuple[int, str, int], ...]
     watermark: int
+    begins: int
 
 
 def judged(pipeline: Pipeline, from_ms: int | None, to_ms: int | None) -> Judged:
@@ -46,9 +50,18 @@ def judged(pipeline: Pipeline, from_ms: int | None, to_ms: int | None) -> Judged
     with store().connect() as connection:
         rows = connection.execute(query.order_by(seals.c.slot_start)).all()
     newest = ledger.newest(pipeline.name, pipeline.version)
+    begun = beginnings.of(pipeline)
+
+    def shown(start: int, state: str) -> str:
+        # A slot whose seal was taken back: its batch row is still the best there is, but nobody vouches for it.
+        if state == "unsealed":
+            return PARTIAL if begun.cuts(start) else CLOSED
+        return state
+
     return Judged(
-        slots=tuple((start, SHOWN.get(state, state), revision) for start, state, revision in rows),
+        slots=tuple((start, shown(start, state), revision) for start, state, revision in rows),
         watermark=newest.watermark - millis(pipeline.linger) if newest else -1,
+        begins=NO_BEGINNING if begun.at is None else begun.at,
     )
 
 

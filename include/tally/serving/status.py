@@ -24,7 +24,7 @@ def statuses() -> list[dict[str, Any]]:
 
 
 def status(pipeline: Pipeline) -> dict[str, Any]:
-    """Health's fields, then version, events_in, newest_window, slots sealed and held, and events explained."""
+    """Health's fields, then version, events_in, newest_window, slots sealed, partial and held, events explained."""
     from tally.supervise.health import diagnose
 
     newest = int((streams.stream(pipeline.name) or {}).get("newest_window", 0))
@@ -35,6 +35,7 @@ def status(pipeline: Pipeline) -> dict[str, Any]:
         "events_in": events_in(pipeline),
         "newest_window": iso(from_millis(newest)) if newest > 0 else None,
         "sealed": counts.get("sealed", 0),
+        "partial": counts.get("partial", 0),
         "held": counts.get("held", 0),
         "explained": seals.explained(pipeline.name, pipeline.version),
     }
@@ -56,7 +57,7 @@ def broken(name: str, fault: TallyError) -> dict[str, Any]:
         next_step=f"{fault.cure or 'mend the file'}; tally check shows every fault",
         watcher_seconds=None,
     )
-    counts = dict.fromkeys(("events_in", "sealed", "held", "explained"), 0)
+    counts = dict.fromkeys(("events_in", "sealed", "partial", "held", "explained"), 0)
     return {**health.as_dict(), "version": None, "newest_window": None, **counts}
 
 

@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 
 from tally.catalog.duration import from_millis, millis
 from tally.catalog.spec import Pipeline
-from tally.serving.state import CLOSED, LOOKS, OPEN, WINDOW, Judged, Layer, check_columns, check_request, judged
+from tally.serving.state import (
+    CLOSED,
+    LOOKS,
+    OPEN,
+    PARTIAL,
+    WINDOW,
+    Judged,
+    Layer,
+    check_columns,
+    check_request,
+    judged,
+)
 from tally.settings import settings
 
 if TYPE_CHECKING:
@@ -34,7 +45,11 @@ def served(
     check_columns(pipeline, names)
     speed, batch = (rows_of(spark, pipeline, half, from_ms, to_ms) for half in (speed, batch))
     states = slot_states(spark, slots)
-    stream_state = F.when(F.unix_micros("window_end") <= slots.watermark * 1000, CLOSED).otherwise(OPEN)
+    stream_state = (
+        F.when(F.unix_micros("window_start") < slots.begins * 1000, PARTIAL)
+        .when(F.unix_micros("window_end") <= slots.watermark * 1000, CLOSED)
+        .otherwise(OPEN)
+    )
     if layer == "batch":
         judged_rows = batch.join(states, slot_of(pipeline) == F.col("_slot"), "left")
         state, revision = F.coalesce("_state", stream_state), F.coalesce("_revision", F.lit(0))
@@ -57,7 +72,7 @@ def look(
     for _ in range(LOOKS):
         speed, batch = pinned(spark, "speed", pipeline), pinned(spark, "batch", pipeline)
         again = judged(pipeline, from_ms, to_ms)
-        if again.slots == slots.slots:
+        if (again.slots, again.begins) == (slots.slots, slots.begins):
             break
         slots = again
     return slots, speed, batch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -26,7 +26,7 @@ def stream_frames(spark: SparkSession, pipeline: Pipeline) -> list[DataFrame]:
     """Unbounded frames of a pipeline's topics: decoded, refused records dropped, watermark set, duplicates dropped."""
     limit = settings().max_offsets_per_trigger
     frames = []
-    for at, topic in enumerate(pipeline.reads):
+    for topic in pipeline.reads:
         raw = (
             spark.readStream.format("kafka")
             .options(**spark_options(), **FETCH)
@@ -37,8 +37,15 @@ def stream_frames(spark: SparkSession, pipeline: Pipeline) -> list[DataFrame]:
             .load()
         )
         decoded = decode(raw, topic).observe(observation(topic), *observed(topic))
-        valid = decoded.where(F.col("_reason").isNull()).select(*topic.columns)
-        timed = valid.withWatermark(topic.event_time, spark_interval(topic.lateness))
+        frames.append(decoded.where(F.col("_reason").isNull()).select(*topic.columns))
+    return as_given(frames, pipeline)
+
+
+def as_given(valid: Sequence[DataFrame], pipeline: Pipeline) -> list[DataFrame]:
+    """Unbounded frames of valid events as a function gets them: watermark set, each id once, the window marked."""
+    frames = []
+    for at, (frame, topic) in enumerate(zip(valid, pipeline.reads, strict=True)):
+        timed = frame.withWatermark(topic.event_time, spark_interval(topic.lateness))
         if topic.unique:
             timed = timed.dropDuplicatesWithinWatermark([topic.unique])
         frames.append(timed if at else with_window(timed, pipeline))
@@ -88,7 +95,11 @@ def window_above_joins(pipeline: Pipeline) -> Iterator[None]:
 
 def streamed(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     """The pipeline's rows as an unbounded frame."""
-    frames = stream_frames(spark, pipeline)
+    return applied_to_stream(pipeline, stream_frames(spark, pipeline))
+
+
+def applied_to_stream(pipeline: Pipeline, frames: Sequence[DataFrame]) -> DataFrame:
+    """The function's rows over unbounded frames as `as_given` makes them."""
     with window_above_joins(pipeline):
         return flatten(pipeline.function(*frames), pipeline)
 

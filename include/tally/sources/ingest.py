@@ -19,7 +19,7 @@ from tally.engine import jvm_pid
 from tally.errors import AnswerIsNo
 from tally.failpoints import failpoint
 from tally.settings import settings
-from tally.sources import account, archive, cells, contract, kafka, redecode, unarchived
+from tally.sources import account, archive, beginning, cells, contract, kafka, redecode, unarchived
 from tally.sources.archive import Ingest, Offsets
 from tally.sources.checksum import hourly
 from tally.sources.client import spark_options
@@ -43,6 +43,7 @@ def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
         while True:
             plan = next_range(topic, last, ends)
             if plan is None:
+                beginning.note(spark, topic)
                 return done
             seq, ranges = plan
             starts = {p: start for p, (start, _) in ranges.items()}
@@ -114,7 +115,10 @@ def append(
             replace_refused(archive.quarantine_rows(decoded, topic), topic, seq, said)
             archive.check_written(topic, archive.quarantine_path(topic), "quarantine", counted.quarantine.count)
         failpoint("ingest.between_quarantine_and_archive")
-        said = lake.words("ingest", **plan, gaps=gaps, **account.counts(counted), manifest=counted.archive.as_words())
+        said = lake.words(
+            "ingest", **plan, gaps=gaps, **account.counts(counted), manifest=counted.archive.as_words(),
+            beginning=beginning.words(topic, ranges),
+        )  # fmt: skip
         commit(archive.archive_rows(decoded, topic), archive.path(topic), f"archive/{identity}", seq, said)
         archive.check_written(topic, archive.path(topic), "ingest", counted.archive.count)
         failpoint("ingest.after_archive")

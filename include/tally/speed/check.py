@@ -12,17 +12,16 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally.catalog.duration import spark_interval
 from tally.catalog.spec import Catalogue, Pipeline
 from tally.engine import session
 from tally.errors import DefinitionError, TallyError
-from tally.sources.frames import flatten, with_window
+from tally.sources.frames import applied_to_stream, as_given, flatten, with_window
+from tally.speed.plan import plan_of, refuse, shape
+from tally.speed.plan_rules import check_plan
+from tally.speed.reach import check_reach
 
 ACTIONS = ("collect", "count", "first", "foreach", "foreachPartition", "head", "isEmpty", "localCheckpoint", "show",
            "tail", "take", "toLocalIterator", "toPandas", "cache", "persist", "checkpoint")  # fmt: skip
-UNSTEADY = re.compile(
-    r"\b(current_timestamp|current_date|now|localtimestamp|rand|randn|uuid|shuffle|monotonically_increasing_id)\("
-)
 
 
 def check_all(known: Catalogue) -> dict[str, list[TallyError]]:
@@ -48,37 +47,28 @@ def check(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
         with forbidden_actions(pipeline):
             out = pipeline.function(*frames)
         rows = flatten(out, pipeline)
-        plan = str(rows._jdf.queryExecution().analyzed().toString())
     except TallyError:
         raise
     except Exception as error:
         raise author_error(error, pipeline) from None
-    check_streaming(spark, pipeline)
-    unsteady = UNSTEADY.search(plan)
-    if unsteady:
-        raise DefinitionError(
-            f"the function reads the clock or chance: {unsteady[1]}()",
-            pipeline=pipeline.name,
-            field="function",
-            where=pipeline.where,
-            cure="use the event time; both layers must give the same rows at any time",
-        )
+    plan = plan_of(out, frames)
+    check_plan(plan, out.schema, frames, pipeline)
+    check_streaming(spark, pipeline, shape(plan))
     return rows
 
 
-def check_streaming(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Ask Spark whether the function can run as a stream in its output mode; nothing is started."""
+def check_streaming(spark: SparkSession, pipeline: Pipeline, expected: list[str]) -> None:
+    """Ask Spark whether the function can run as a stream in its output mode, and as it does over bounded frames."""
     frames = []
-    for at, topic in enumerate(pipeline.reads):
+    for topic in pipeline.reads:
         ticks = spark.readStream.format("rate").load()
         columns = [F.lit(None).cast(f.type).alias(f.name) for f in topic.schema if f.name != topic.event_time]
-        frame = ticks.select(F.col("timestamp").alias(topic.event_time), *columns)
-        timed = frame.select(*topic.columns).withWatermark(topic.event_time, spark_interval(topic.lateness))
-        frames.append(timed if at else with_window(timed, pipeline))
+        frames.append(ticks.select(F.col("timestamp").alias(topic.event_time), *columns).select(*topic.columns))
     jvm: Any = spark.sparkContext._jvm
     mode = jvm.org.apache.spark.sql.streaming.OutputMode
     try:
-        out = flatten(pipeline.function(*frames), pipeline)
+        given = as_given(frames, pipeline)
+        out = applied_to_stream(pipeline, given)
         checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
         plan = out._jdf.queryExecution().analyzed()
         checker.checkForStreaming(plan, mode.Append() if pipeline.append_only else mode.Update())
@@ -86,6 +76,12 @@ def check_streaming(spark: SparkSession, pipeline: Pipeline) -> None:
         raise
     except Exception as error:
         raise author_error(error, pipeline) from None
+    check_reach(spark, plan, pipeline)
+    if any(node.kind == "EventTimeWatermark" for node in plan_of(out, given).walk()):
+        refuse(pipeline, "the function sets a watermark of its own", "say it in the topic: lateness=...")
+    if shape(plan_of(pipeline.function(*given), given)) != expected:
+        cure = "let the plan follow from nothing but the frames that it is given"
+        refuse(pipeline, "the function does something else the second time, or over a stream", cure)
 
 
 @contextmanager

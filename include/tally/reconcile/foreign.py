@@ -1,0 +1,50 @@
+"""Which days of a batch table others changed: by the commits in its log that are no restatements of Tally's."""
+
+from __future__ import annotations
+
+import re
+from itertools import takewhile
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from tally import lake
+from tally.catalog.duration import parse_instant, to_millis
+from tally.catalog.ranges import Range, merge
+
+FILE = "STRUCT<path: STRING, partitionValues: MAP<STRING, STRING>, dataChange: BOOLEAN>"
+EVER: list[Range] = [(-(1 << 60), 1 << 60)]
+DAY = re.compile(r"_date=(\d{4}-\d\d-\d\d)/")
+
+
+def days(spark: SparkSession, path: str, seen: int, now: int) -> list[Range]:
+    """The days whose rows others' commits after one version changed, up to another; EVER where nobody can tell.
+
+    OPTIMIZE and VACUUM change no rows, and Delta says so of each file. A log that was cleaned, or a table that was put
+    back, tells nothing.
+    """
+    if now < seen:
+        return EVER
+    commits = list(takewhile(lambda commit: commit.version > seen, lake.commits(path)))
+    if len(commits) < now - seen:
+        return EVER
+    others = [commit.version for commit in commits if commit.words.get("kind") != "restate"]
+    return changed(spark, path, others) if others else []
+
+
+def changed(spark: SparkSession, path: str, versions: list[int]) -> list[Range]:
+    """The days of the files that these log entries add or remove with a change of data."""
+    entries = [f"{path}/_delta_log/{version:020d}.json" for version in versions]
+    try:
+        actions = spark.read.schema(f"add {FILE}, remove {FILE}").json(entries)
+        file = F.coalesce("add", "remove")
+        rows = actions.select(file.alias("file")).where("file.dataChange").select("file.path", "file.partitionValues")
+        files = [(row["path"], (row["partitionValues"] or {}).get("_date")) for row in rows.collect()]
+    except PySparkException:  # cleaned away since they were listed
+        return EVER
+    found = {day or (met[1] if (met := DAY.search(name)) else "") for name, day in files}
+    if "" in found:
+        return EVER
+    starts = [to_millis(parse_instant(day, field="_date")) for day in found]
+    return merge((start, start + 86_400_000) for start in starts)
