@@ -11,8 +11,8 @@ from delta.tables import DeltaTable
 from deltalake import DeltaTable as Table
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
-from test_partial import served, start_of, tally
 from test_negative_controls import states
+from test_partial import served, start_of, tally
 from world import MINUTE, T0, World
 
 from tally.batch.report import batch
