@@ -157,6 +157,7 @@ def sealed_is_true(world: World, name: str, rows: list[dict[str, Any]]) -> int:
     return len(sealed)
 
 
+@pytest.mark.long
 def test_windows_that_only_a_stream_read_whole_are_not_sealed_either(
     spark: SparkSession, broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
