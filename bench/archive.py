@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from bench import truth
 from bench.home import fresh_home, tally
 
@@ -42,10 +44,10 @@ def archived(spark: Any, home: Path, lake: str, *, keep: bool) -> dict[str, Any]
         "TALLY_ARCHIVE_BYTES": str(keep),
     }
     topic = catalogue().topic("rides")
-    seconds, done = timed(lambda: ingest(spark, topic))
+    cost, done = timed(spark, lambda: ingest(spark, topic))
     files = Path(archive.path(topic)).rglob("*.parquet")
     return {
-        "ingest_seconds": seconds,
+        "ingest": cost,
         "archive_mb": round(sum(file.stat().st_size for file in files) / 1e6, 1),
         "archived": sum(one.archived for one in done),
     }
@@ -63,14 +65,19 @@ def looked_at(spark: Any, hour: tuple[int, int]) -> dict[str, Any]:
         "verify_all": lambda: manifest.verify(spark, topic),
         "verify_deep": lambda: manifest.verify(spark, topic, deep=True),
     }.items():
-        took[f"{name}_seconds"], found = timed(look)
+        took[name], found = timed(spark, look)
         assert found == [], found
     os.environ["TALLY_SKEW"] = "6 minutes"
-    took["redecode_seconds"], _ = timed(lambda: redecode.ensure_current(spark, topic))
+    took["redecode"], _ = timed(spark, lambda: redecode.ensure_current(spark, topic))
     return took
 
 
-def timed(act: Callable[[], Any]) -> tuple[float, Any]:
-    began = time.monotonic()
+def timed(spark: Any, act: Callable[[], Any]) -> tuple[dict[str, float], Any]:
+    """What an act gives, and its cost: wall seconds, and CPU seconds of the session's JVM."""
+    from tally.engine import jvm_pid
+
+    jvm = psutil.Process(jvm_pid(spark))
+    began, before = time.monotonic(), sum(jvm.cpu_times()[:2])
     done = act()
-    return round(time.monotonic() - began, 1), done
+    wall, cpu = time.monotonic() - began, sum(jvm.cpu_times()[:2]) - before
+    return {"wall_seconds": round(wall, 1), "cpu_seconds": round(cpu, 1)}, done

@@ -26,13 +26,14 @@ def repair(topic: Topic, *, whole: bool = False) -> None:
     newest = lake.newest(archive.path(topic), "ingest")
     if newest is None:
         return
-    manifests.forget(topic.name, newest.words["since"])
     known = set() if whole else manifests.places(topic.name)
     missing: dict[tuple[int, int], Words] = {}
     for commit in told(archive.path(topic), PROGRESS):
         if commit.place in known:
             break
         missing[commit.place] = commit
+    if missing:
+        manifests.forget(topic.name, newest.words["since"])
     refused = dict[tuple[int, int], Words]()
     for commit in told(archive.quarantine_path(topic), ("quarantine", "redecode")) if missing else ():
         if commit.place < min(missing):
