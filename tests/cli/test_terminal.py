@@ -153,6 +153,7 @@ def test_what_python_raises_in_a_stream(planted: Path, home: Path) -> None:
     assert code == 1 and "this was planted" in own(lines)
 
 
+@pytest.mark.long
 def test_with_json_a_terminal_has_the_document_and_own_lines(planted: Path, home: Path) -> None:
     code, lines = seen(planted, home, "batch", "spoilt", *RANGE, "--json")
     assert code == 1 and len(lines) == 1
@@ -164,6 +165,7 @@ def test_a_jvm_that_is_killed(planted: Path, home: Path) -> None:
     assert code == 1 and "its JVM was killed (kill -9)" in own(lines)
 
 
+@pytest.mark.long
 def test_a_heap_that_is_full(planted: Path, home: Path) -> None:
     code, lines = seen(planted, home, "batch", "vast", *RANGE, TALLY_SPARK_MEMORY="512m")
     text = own(lines)
