@@ -10,9 +10,10 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
-from faults.planted import campaign
+from faults.planted import campaign, clean
 from faults.planted.catalog import PLANTS
 
 
@@ -28,6 +29,8 @@ def main() -> int:
     began = time.monotonic()
     outcomes: list[campaign.Outcome] = []
     with campaign.running() as (folder, bootstrap):
+        if given.clean:
+            return cleanly(clean.runs(folder, bootstrap, given.seed, given.clean), given.json)
         for one in campaign.campaign(folder, bootstrap, wanted, given.seed):
             outcomes.append(one)
             print(f"{one.seconds:5.1f} s  {one.name}: {one.verdict.by}: {one.verdict.words[:300]}", flush=True)
@@ -39,6 +42,20 @@ def main() -> int:
     missed = [one.name for one in outcomes if not one.verdict.caught]
     print(f"{len(outcomes)} plants in {time.monotonic() - began:.0f} s, {len(missed)} not caught: {missed}")
     return 1 if missed else 0
+
+
+def cleanly(found: Iterable[clean.Clean], path: Path | None) -> int:
+    """Print each run without harm as it ends, and all of them at last."""
+    done: list[clean.Clean] = []
+    for one in found:
+        done.append(one)
+        print(f"{one.seconds:5.1f} s  {one.name}, seed {one.seed}: {'; '.join(one.alarms) or 'no alarm'}", flush=True)
+        if path:
+            path.write_text(json.dumps([each.as_dict() for each in done], indent=1))
+    print(clean.table(done))
+    alarmed = [one.seed for one in done if one.alarms]
+    print(f"{len(done)} clean runs, {len(alarmed)} false alarms: {alarmed}")
+    return 1 if alarmed else 0
 
 
 def as_dict(one: campaign.Outcome) -> dict[str, object]:

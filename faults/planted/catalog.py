@@ -13,7 +13,7 @@ from faults.planted.story import MINUTE, Contract
 B, A = "before", "after"
 TUMBLING, HOPPING, SESSION, JOIN, CUT = "tumbling", "hopping", "session", "join", "begun late"
 NAN, INFINITY = layers.set_to(total=math.nan), layers.set_to(total=math.inf)
-WRONG_N = layers.set_to(n=7)
+WRONG_N = layers.more(n=1)
 
 
 def told(where: str, *given: tuple[str, str, str, Harm]) -> list[Plant]:
@@ -108,6 +108,7 @@ QUARANTINE = told(
     ("moved into the archive", TUMBLING, A, records.refused_is_archived),
     ("an event moved out of the archive", JOIN, A, records.archived_is_refused),
 )
+LATER_MARK = control.plain("ledger", f"late_watermark = late_watermark + {9 * MINUTE}", "batch = 1")
 CONTROL = told(
     "control store",
     ("a manifest's count", TUMBLING, B, control.document("manifests", "body", control.one_more)),
@@ -116,15 +117,15 @@ CONTROL = told(
     ("an ingest's count", TUMBLING, A, control.plain("ingests", "archived = archived + 1")),
     ("an ingest's ranges", JOIN, A, control.document("ingests", "ranges", control.shifted(3))),
     ("an ingest gone", SESSION, A, control.row_gone("ingests", "1 = 1")),
-    ("late_watermark raised", TUMBLING, B, control.plain("ledger", f"late_watermark = late_watermark + {9 * MINUTE}", "batch = 1")),
+    ("late_watermark raised", TUMBLING, B, LATER_MARK),
     ("ranges shifted", HOPPING, B, control.document("ledger", "ranges", control.shifted(3), "batch = 1")),
     ("a micro-batch gone", SESSION, B, control.row_gone("ledger", "batch = 1")),
     ("the generation", JOIN, B, control.plain("ledger", "generation = 2")),
     ("a micro-batch gone", TUMBLING, A, control.row_gone("ledger", "1 = 1", "batch DESC")),
     ("the reconciliation's verdict", HOPPING, A, control.plain("reconciliations", "verdict = 'held'")),
     ("the reconciliation's slots", SESSION, A, control.plain("reconciliations", "slots = '[]'")),
-    ("the whole control store", JOIN, A, control.all_gone("manifests")),
-)  # fmt: skip
+    ("every manifest gone", JOIN, A, control.all_gone("manifests")),
+)
 SEALS = told(
     "seals",
     ("another digest", TUMBLING, A, control.seal(digest="0" * 40)),
@@ -136,18 +137,23 @@ SEALS = told(
     ("held is sealed", TUMBLING, B, control.held_as_sealed),
     ("sealed, never judged", SESSION, B, control.sealed_unread),
 )
-LOGS = told(
+ONE_MORE, OTHER_SUM = logs.cell(2, lambda n: n + 1), logs.cell(5, lambda text: f"{int(text, 16) ^ 1:x}")
+LATER = logs.put("through", lambda through: {topic: seq + 5 for topic, seq in through.items()})
+FURTHER = logs.put("ends", lambda ends: {t: {p: o + 99 for p, o in parts.items()} for t, parts in ends.items()})
+NOTHING = logs.put("covered", lambda covered: [])
+SHIFTED = logs.put("ranges", control.shifted(3))
+COMMITS = told(
     "commits",
-    ("a manifest's count in the words", TUMBLING, B, logs.said_and_copied("archive", "ingest", logs.cell(2, lambda n: n + 1))),
-    ("a manifest's sum in the words", JOIN, A, logs.said_and_copied("archive", "ingest", logs.cell(5, lambda s: f"{int(s, 16) ^ 1:x}"))),
-    ("an ingest's ranges in the words", HOPPING, A, logs.said("archive", "ingest", logs.put("ranges", control.shifted(3)))),
-    ("a restatement's through", TUMBLING, A, logs.said("batch", "restate", logs.put("through", lambda t: {n: s + 5 for n, s in t.items()}))),
-    ("a restatement's covered", SESSION, B, logs.said("batch", "restate", logs.put("covered", lambda c: []))),
-    ("a restatement's ends", HOPPING, A, logs.said("batch", "restate", logs.put("ends", lambda e: {t: {p: o + 99 for p, o in x.items()} for t, x in e.items()}))),
+    ("a manifest's count in the words", TUMBLING, B, logs.said_and_copied("archive", "ingest", ONE_MORE)),
+    ("a manifest's sum in the words", JOIN, A, logs.said_and_copied("archive", "ingest", OTHER_SUM)),
+    ("an ingest's ranges in the words", HOPPING, A, logs.said("archive", "ingest", SHIFTED)),
+    ("a restatement's through", TUMBLING, A, logs.said("batch", "restate", LATER)),
+    ("a restatement's covered", SESSION, B, logs.said("batch", "restate", NOTHING)),
+    ("a restatement's ends", HOPPING, A, logs.said("batch", "restate", FURTHER)),
     ("the archive's last entry emptied", TUMBLING, A, logs.last_entry("archive")),
     ("the batch table's last entry gone", SESSION, A, logs.last_entry_gone("batch")),
     ("the batch table put back", JOIN, A, layers.put_back("batch")),
-)  # fmt: skip
+)
 CHECKPOINT = told(
     "checkpoint",
     ("offsets skipped", TUMBLING, B, logs.offsets(3)),
@@ -193,6 +199,6 @@ BEGINNINGS = told(
 PLANTS = {
     one.name + ("" if one.when == B else ", sealed"): one
     for one in [
-        *STREAM, *BATCH, *ARCHIVE, *QUARANTINE, *CONTROL, *SEALS, *LOGS, *CHECKPOINT, *CONTRACTS, *AUDIT, *BEGINNINGS
+        *STREAM, *BATCH, *ARCHIVE, *QUARANTINE, *CONTROL, *SEALS, *COMMITS, *CHECKPOINT, *CONTRACTS, *AUDIT, *BEGINNINGS
     ]
 }  # fmt: skip

@@ -17,7 +17,7 @@ import oracle
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from faults.planted import story
-from faults.planted.story import ELSEWHERE, FLUSHED, HOUR, T0, Post
+from faults.planted.story import FLUSHED, HOUR, T0, Post
 
 TOPICS = """
 from tally import topic
@@ -149,7 +149,7 @@ class Stage:
         return story.truth(self.shape, self.post.sent[: self.base] if base else self.post.sent, contract)
 
 
-def bare(folder: Path, bootstrap: str, kind: str, prefix: str, *, unique: bool, **config: str) -> Stage:
+def bare(folder: Path, bootstrap: str, kind: str, prefix: str, *, unique: bool, stamp: str) -> Stage:
     """A home in which nothing ran yet, with its catalogue on disk and its topics on the broker."""
     where = folder / "catalogue"
     (where / "pipelines").mkdir(parents=True)
@@ -163,7 +163,7 @@ def bare(folder: Path, bootstrap: str, kind: str, prefix: str, *, unique: bool, 
     measures = MEASURES.format(side="p." if kind == "join" else "")
     text = text.format(name=made.name, window=WINDOWS[kind], measures=measures)
     (where / "pipelines" / f"{made.name}.py").write_text(text)
-    options = {"retention.ms": "-1", "message.timestamp.type": "CreateTime", **config}
+    options = {"retention.ms": "-1", "message.timestamp.type": stamp}
     wanted = [NewTopic(prefix + topic, story.PARTITIONS, 1, config=options) for topic in ("orders", "payments")]
     admin = AdminClient({"bootstrap.servers": bootstrap})  # named: one that is let go answers nothing
     for done in admin.create_topics(wanted).values():
@@ -183,13 +183,13 @@ def eat(stage: Stage, count: int) -> None:
 
 def built(
     folder: Path, bootstrap: str, kind: str, prefix: str, seed: int, *,
-    unique: bool | None = None, count: int = 120, eaten: int = 0,
+    unique: bool | None = None, count: int = 120, eaten: int = 0, stamp: str = "CreateTime",
 ) -> dict[str, Stage]:  # fmt: skip
     """The homes that plants are put into: before the first seal, and after it. What arrives later is on the broker."""
     from faults.planted import verbs
 
     rng = random.Random(f"{seed} {kind}")
-    stage = bare(folder, bootstrap, kind, prefix, unique=kind in WITH_IDS if unique is None else unique)
+    stage = bare(folder, bootstrap, kind, prefix, unique=kind in WITH_IDS if unique is None else unique, stamp=stamp)
     stage.post.send([*story.begun(rng, count), *story.far(FLUSHED)])
     if eaten:
         eat(stage, eaten)
@@ -214,6 +214,3 @@ def let_go() -> None:
 
     store().dispose()
     gc.collect()
-
-
-__all__ = ["AFTER", "BEFORE", "ELSEWHERE", "Stage", "built", "environment", "let_go"]

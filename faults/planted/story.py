@@ -151,7 +151,7 @@ def far(time: int) -> list[ToSend]:
 
 
 def later(rng: random.Random, sent: Sequence[Sent]) -> list[ToSend]:
-    """What arrives after the harm: late events of four minutes, copies, a broken record, and half an hour of new ones."""
+    """What arrives after the harm: late events of four minutes, copies, a broken record, six minutes of new ones."""
     found = []
     for at in range(5):
         time = T0 + 5 * MINUTE + rng.randrange(4 * MINUTE) // SECOND * SECOND

@@ -29,7 +29,9 @@ def rows_of(path: str) -> Rows:
 def edit(path: str, change: Change) -> None:
     """Replace all rows by what becomes of them, in one commit."""
     data = DeltaTable(path).to_pyarrow_table()
-    write_deltalake(path, pyarrow.Table.from_pylist(change(data.to_pylist()), schema=data.schema), mode="overwrite")
+    after = change(data.to_pylist())
+    assert repr(after) != repr(data.to_pylist()), f"nothing in {path} was changed"
+    write_deltalake(path, pyarrow.Table.from_pylist(after, schema=data.schema), mode="overwrite")
 
 
 def edit_in_place(path: str, change: Change) -> None:
@@ -40,7 +42,7 @@ def edit_in_place(path: str, change: Change) -> None:
         data = pyarrow.parquet.ParquetFile(file).read()
         before = data.to_pylist()
         after = change([dict(row) for row in before])
-        if after != before:
+        if repr(after) != repr(before):
             changed += 1
             pyarrow.parquet.write_table(pyarrow.Table.from_pylist(after, schema=data.schema), file)
             file.with_name(f".{file.name}.crc").unlink(missing_ok=True)

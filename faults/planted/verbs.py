@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from faults.planted.story import ELSEWHERE, HOUR
@@ -20,20 +21,23 @@ class Said:
     refused: str = ""
     crashed: str = ""
     found: Any = field(default=None, repr=False)
+    seconds: float = 0.0
 
     def __str__(self) -> str:
-        return f"{self.verb}: {self.refused or self.crashed or 'done'}"
+        return f"{self.verb} ({self.seconds:.1f} s): {self.refused or self.crashed or 'done'}"
 
 
 def run(verb: str, act: Callable[[], Any]) -> Said:
     from tally.errors import TallyError
 
+    began = time.monotonic()
     try:
-        return Said(verb=verb, found=act())
+        done = Said(verb=verb, found=act())
     except TallyError as error:
-        return Said(verb=verb, refused=str(error))
+        done = Said(verb=verb, refused=str(error))
     except Exception as error:  # what a person would see as an unexpected failure
-        return Said(verb=verb, crashed=f"{type(error).__name__}: {str(error)[:600]}")
+        done = Said(verb=verb, crashed=f"{type(error).__name__}: {str(error)[:600]}")
+    return replace(done, seconds=time.monotonic() - began)
 
 
 def expect(said: Said) -> None:

@@ -40,8 +40,8 @@ def reached(stage: Stage, said: Sequence[Said], contract: story.Contract, gone: 
     served = next((one.found for one in said if one.verb == "read"), None) or []
     batch = next(one for one in said if one.verb == "batch")
     wrong = differences(stage, served, seals, contract, stated=not batch.refused)
-    refusals = [str(one) for one in said if one.refused]
-    crashes = [str(one) for one in said if one.crashed]
+    refusals = [f"{one.verb}: {one.refused}" for one in said if one.refused]
+    crashes = [f"{one.verb}: {one.crashed}" for one in said if one.crashed]
     told = incidents(stage)
     if refusals:
         return Verdict(by="refused", words=refusals[0], wrong=wrong, held=held)
@@ -91,6 +91,8 @@ def differences(
         return found
     slide = stage.shape.slide or stage.shape.size
     for place, values in truths[0].items():
+        if place[1] > story.ENDED - story.MINUTE:  # still open
+            continue
         slot = int(place[0] // slide * slide)
         if place not in known and all(place in rows for rows in truths) and seals.get(slot) in ("sealed", None):
             found.append(f"{shown(place)} {values} is missing, its slot is {seals.get(slot, 'not judged')}")
