@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the outcomes to this file too")
     given = parser.parse_args()
     wanted = {name: plant for name, plant in PLANTS.items() if any(part in name for part in given.only or [""])}
+    wanted = dict(reversed(wanted.items()))
     print(f"seed {given.seed}, {given.clean or len(wanted)} {'clean runs' if given.clean else 'plants'}", flush=True)
     began = time.monotonic()
     outcomes: list[campaign.Outcome] = []

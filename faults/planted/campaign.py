@@ -77,12 +77,12 @@ def carry_out(name: str, plant: Plant, made: Stage, folder: Path, seed: int) -> 
 
 
 def campaign(folder: Path, bootstrap: str, plants: dict[str, Plant], seed: int) -> Iterator[Outcome]:
-    """Every plant, kind by kind; a kind's homes are made when the first of its plants comes, and go after the last."""
-    for kind in dict.fromkeys(plant.kind for plant in plants.values()):
-        made = build(folder, bootstrap, kind, seed)
-        mine = {name: plant for name, plant in plants.items() if plant.kind == kind}
-        for name, plant in mine.items():
-            yield carry_out(name, plant, made[plant.when], folder, seed)
+    """Every plant, each in a copy of its kind's home, which is made when the first of them comes."""
+    made: dict[str, dict[str, Stage]] = {}
+    for name, plant in plants.items():
+        if plant.kind not in made:
+            made[plant.kind] = build(folder, bootstrap, plant.kind, seed)
+        yield carry_out(name, plant, made[plant.kind][plant.when], folder, seed)
 
 
 def table(outcomes: Sequence[Outcome]) -> str:

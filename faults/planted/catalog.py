@@ -154,6 +154,59 @@ COMMITS = told(
     ("the batch table's last entry gone", SESSION, A, logs.last_entry_gone("batch")),
     ("the batch table put back", JOIN, A, layers.put_back("batch")),
 )
+FIRST, SECOND = records.copy_of(0), records.copy_of(1)
+COPIES = told(
+    "copies of an id",
+    ("the copy that counts deleted", TUMBLING, B, records.in_archive(layers.gone, FIRST)),
+    ("the copy that counts deleted", JOIN, A, records.in_archive(layers.gone, FIRST)),
+    ("the copy that counts is made the later one", TUMBLING, A, records.in_archive(records.much_later, FIRST)),
+    ("the other copy deleted", TUMBLING, A, records.in_archive(layers.gone, SECOND)),
+    ("the other copy has another id", JOIN, B, records.in_archive(layers.set_to(id=77_777), SECOND)),
+)
+BETWEEN = told(
+    "reconciliations",
+    (
+        "held is reconciled, before the seal",
+        TUMBLING,
+        B,
+        control.between_judge_and_seal(control.verdict_flipped, harmed=True),
+    ),
+    (
+        "a slot's digest, before the seal",
+        HOPPING,
+        B,
+        control.between_judge_and_seal(control.slot_edited(digest="x"), harmed=False),
+    ),
+    (
+        "a slot left out, before the seal",
+        SESSION,
+        B,
+        control.between_judge_and_seal(control.slot_edited(), harmed=False),
+    ),
+    (
+        "a slot's differences forgotten, before the seal",
+        JOIN,
+        B,
+        control.between_judge_and_seal(control.slot_edited(unexplained=0), harmed=True),
+    ),
+)
+MORE = (
+    told(
+        "control store",
+        ("the id of a topic", JOIN, B, control.plain("topics", "topic_id = 'x'")),
+        ("all of it gone", SESSION, A, control.store_gone),
+        ("how far the audit saw the table", HOPPING, A, control.plain("audits", "seen_version = seen_version + 9")),
+    )
+    + told(
+        "commits",
+        ("the archive put back", HOPPING, A, layers.put_back("archive")),
+        ("the stream's table put back", HOPPING, B, layers.put_back("speed")),
+    )
+    + told(
+        "archive",
+        ("the bytes changed, then a column added", TUMBLING, A, records.bytes_and_column),
+    )
+)
 CHECKPOINT = told(
     "checkpoint",
     ("offsets skipped", TUMBLING, B, logs.offsets(3)),
@@ -196,9 +249,8 @@ BEGINNINGS = told(
     ("moved", CUT, B, control.document("beginnings", "partitions", lambda known: {})),
     ("partial is sealed", CUT, A, control.plain("seals", "state = 'sealed'", "state = 'partial'")),
 )
-PLANTS = {
-    one.name + ("" if one.when == B else ", sealed"): one
-    for one in [
-        *STREAM, *BATCH, *ARCHIVE, *QUARANTINE, *CONTROL, *SEALS, *COMMITS, *CHECKPOINT, *CONTRACTS, *AUDIT, *BEGINNINGS
-    ]
-}  # fmt: skip
+ALL = (
+    *STREAM, *BATCH, *ARCHIVE, *QUARANTINE, *CONTROL, *SEALS, *COMMITS, *COPIES, *BETWEEN, *MORE, *CHECKPOINT,
+    *CONTRACTS, *AUDIT, *BEGINNINGS,
+)  # fmt: skip
+PLANTS = {one.name + ("" if one.when == B else ", sealed"): one for one in ALL}

@@ -95,6 +95,57 @@ def held_as_sealed(stage: Stage, rng: random.Random) -> Still:
     return lambda: stage.control("SELECT state FROM seals WHERE slot_start = ?", slot) == [("sealed",)]
 
 
+def between_judge_and_seal(change: Callable[[Stage, int, int], None], *, harmed: bool) -> Harm:
+    """A comparison's row is edited after it was judged, and before its windows are put into their states."""
+    from faults.planted.layers import ONE_EVENT, only
+    from faults.planted.stage import let_go
+    from faults.planted.tables import edit
+
+    def harm(stage: Stage, rng: random.Random) -> None:
+        from tally.reconcile.compare import compare
+        from tally.reconcile.judge import judge
+        from tally.reconcile.seal import seal as put_seals
+
+        place = quiet(stage, rng)
+        step = stage.shape.slide or stage.shape.size
+        if harmed:
+            edit(stage.table("batch"), lambda rows: only(place, ONE_EVENT, rows))
+        number = compare(stage.name)
+        judge(number)
+        let_go()
+        change(stage, number, int(place[0] // step * step))
+        put_seals(number)
+        let_go()
+
+    return harm
+
+
+def verdict_flipped(stage: Stage, number: int, slot: int) -> None:
+    assert stage.control("SELECT verdict FROM reconciliations WHERE id = ?", number) == [("held",)]
+    stage.control("UPDATE reconciliations SET verdict = 'reconciled' WHERE id = ?", number)
+
+
+def slot_edited(**to: Any) -> Callable[[Stage, int, int], None]:
+    """What the comparison says of one slot; None: the slot is left out."""
+
+    def change(stage: Stage, number: int, slot: int) -> None:
+        ((text,),) = stage.control("SELECT slots FROM reconciliations WHERE id = ?", number)
+        slots = [{**one, **to} if one["start"] == slot else one for one in json.loads(text)]
+        if not to:
+            slots = [one for one in slots if one["start"] != slot]
+        assert slots != json.loads(text)
+        stage.control("UPDATE reconciliations SET slots = ? WHERE id = ?", json.dumps(slots), number)
+
+    return change
+
+
+def store_gone(stage: Stage, rng: random.Random) -> Still:
+    """The whole control store is deleted."""
+    for file in stage.home.glob("control.db*"):
+        file.unlink()
+    return lambda: not (stage.home / "control.db").exists()
+
+
 def document(table: str, column: str, change: Change, where: str = "1 = 1") -> Harm:
     """A JSON column of the newest row of a table."""
 

@@ -50,6 +50,24 @@ def late_event(stage: Stage, rng: random.Random) -> Sent:
     return rng.choice(late or found)
 
 
+def copy_of(at: int) -> Choose:
+    """The first or the second copy of an id that was sent twice, with different times: the first one counts."""
+
+    def choose(stage: Stage, rng: random.Random) -> Sent:
+        by_id: dict[int, list[Sent]] = {}
+        for one in stage.post.sent[: stage.base]:
+            if one.topic == "orders" and DECLARED.takes(one) and one.body:
+                by_id.setdefault(one.body["id"], []).append(one)
+        twice = [
+            sorted(same, key=lambda one: (one.broker_time, one.partition, one.offset))
+            for same in by_id.values()
+            if len({one.body["at"] for one in same if one.body}) == len(same) == 2
+        ]
+        return rng.choice(twice)[at]
+
+    return choose
+
+
 def is_record(row: Row, one: Sent) -> bool:
     return (row["_partition"], row["_offset"]) == (one.partition, one.offset)
 
@@ -95,6 +113,11 @@ def swapped_offset(row: Row) -> list[Row]:
 def older(row: Row) -> list[Row]:
     """The broker is said to have had it a minute earlier."""
     return [{**row, "_broker_time": row["_broker_time"] - timedelta(minutes=1)}]
+
+
+def much_later(row: Row) -> list[Row]:
+    """The broker is said to have had it an hour later: after its copy."""
+    return [{**row, "_broker_time": row["_broker_time"] + timedelta(hours=1)}]
 
 
 AMOUNT = set_to(amount=7777.0, cents=777700)
@@ -190,6 +213,14 @@ def archived_is_refused(stage: Stage, rng: random.Random) -> None:
         return [*rows, {**rows[0], **place, "_raw": mine["_value"]}]
 
     edit(stage.table("quarantine"), change)
+
+
+def bytes_and_column(stage: Stage, rng: random.Random) -> None:
+    """The bytes of a record, which count once a contract changes; and that it does."""
+    from faults.planted.contracts import edited
+
+    in_archive(other_bytes)(stage, rng)
+    edited("at TIMESTAMP", "note STRING, at TIMESTAMP")(stage, rng)
 
 
 def same_place(row: Row, other: Row) -> bool:

@@ -19,7 +19,7 @@ HOUR = 60 * MINUTE
 # Nowhere near today: nothing may depend on the clock.
 T0 = 1_767_600_000_000
 FLUSHED, ENDED, ELSEWHERE = T0 + 4 * HOUR, T0 + 8 * HOUR, T0 + 12 * HOUR
-STEP = 15 * SECOND
+STEP, PAUSE = 15 * SECOND, 6 * MINUTE  # between events, and after every 24 of them, so that sessions end
 PARTITIONS = 2
 LATENESS = {"orders": 2 * MINUTE, "payments": 3 * MINUTE}
 SKEW = 5 * MINUTE  # the product's default
@@ -116,7 +116,7 @@ def begun(rng: random.Random, count: int) -> list[ToSend]:
         found.append((now, encoded(topic, partition, now if broker_time is None else broker_time, body)))
 
     for at in range(count):
-        now = T0 + at * STEP
+        now = T0 + at * STEP + at // 24 * PAUSE
         late = rng.random() < 0.1
         behind = rng.randrange(5 * MINUTE, 12 * MINUTE) if late else rng.randrange(90 * SECOND)
         body = order(at, (now - behind) // SECOND * SECOND, rng)
@@ -137,7 +137,7 @@ def begun(rng: random.Random, count: int) -> list[ToSend]:
             again = {**body, "at": body["at"] + 70 * SECOND, "amount": body["amount"] + 1}
             add(now + 150 * SECOND, "orders", 1 - at % PARTITIONS, again, now - 30 * SECOND)
     for _ in range(max(3, count // 30)):
-        now, topic = T0 + rng.randrange(count) * STEP, rng.choice(["orders", "payments"])
+        now, topic = T0 + rng.randrange(2 * count) * STEP, rng.choice(["orders", "payments"])
         value = rng.choice(BAD)
         found.append((now, ToSend(topic=topic, partition=rng.randrange(2), broker_time=now, value=value)))
     return [one for _, one in sorted(found, key=lambda pair: pair[0])]
