@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from collections.abc import Iterable
@@ -25,8 +26,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="write the outcomes to this file too")
     given = parser.parse_args()
     wanted = {name: plant for name, plant in PLANTS.items() if any(part in name for part in given.only or [""])}
-    wanted = dict(reversed(wanted.items()))
     print(f"seed {given.seed}, {given.clean or len(wanted)} {'clean runs' if given.clean else 'plants'}", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that the broker is stopped
     began = time.monotonic()
     outcomes: list[campaign.Outcome] = []
     with campaign.running() as (folder, bootstrap):

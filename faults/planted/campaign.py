@@ -65,12 +65,16 @@ def carry_out(name: str, plant: Plant, made: Stage, folder: Path, seed: int) -> 
     copy = replace(made.copied(folder / "copy"), settings=dict(plant.settings))
     try:
         with copy.in_force():
-            still = plant.harm(copy, random.Random(f"{seed} {name}"))
+            try:
+                still = plant.harm(copy, random.Random(f"{seed} {name}"))
+            except Exception as fault:
+                return Outcome(name=name, plant=plant, verdict=verdict.failed(fault), seconds=0.0)
             said = verbs.schedule(copy, deep=plant.deep)
             gone = None if still is None else not still()
             found = verdict.reached(copy, said, plant.contract, gone)
-            let_go()
     finally:
+        with copy.in_force():
+            let_go()
         shutil.rmtree(copy.folder, ignore_errors=True)
     seconds = round(time.monotonic() - began, 1)
     return Outcome(name=name, plant=plant, verdict=found, seconds=seconds, said=tuple(map(str, said)))

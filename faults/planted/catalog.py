@@ -94,7 +94,7 @@ ARCHIVE = deep(
         ("two events exchanged", TUMBLING, A, records.two_exchanged),
         ("a whole file gone", HOPPING, A, records.a_file),
         ("a partition deleted", SESSION, A, records.a_file_and_its_entry),
-        ("a value in the file", JOIN, A, records.in_archive(records.AMOUNT, records.a_payment, silently=True)),
+        ("a value in its file", JOIN, A, records.in_archive(records.AMOUNT, records.a_payment, silently=True)),
         ("an aborted record put in", TUMBLING, A, records.aborted),
         ("a record nobody sent", JOIN, A, records.a_stranger),
     ),
@@ -247,7 +247,7 @@ BEGINNINGS = told(
     "beginnings",
     ("deleted", CUT, A, control.all_gone("beginnings")),
     ("moved", CUT, B, control.document("beginnings", "partitions", lambda known: {})),
-    ("partial is sealed", CUT, A, control.plain("seals", "state = 'sealed'", "state = 'partial'")),
+    ("partial is sealed", CUT, A, control.partial_is_sealed),
 )
 ALL = (
     *STREAM, *BATCH, *ARCHIVE, *QUARANTINE, *CONTROL, *SEALS, *COMMITS, *COPIES, *BETWEEN, *MORE, *CHECKPOINT,

@@ -58,6 +58,13 @@ def seal_gone(stage: Stage, rng: random.Random) -> Still:
     return lambda: not stage.control("SELECT 1 FROM seals WHERE slot_start = ?", slot)
 
 
+def partial_is_sealed(stage: Stage, rng: random.Random) -> Still:
+    """Every window that the beginning cut into is said to be sealed."""
+    assert stage.control("SELECT 1 FROM seals WHERE state = 'partial'")
+    stage.control("UPDATE seals SET state = 'sealed' WHERE state = 'partial'")
+    return lambda: not stage.control("SELECT 1 FROM seals WHERE state = 'partial'")
+
+
 def sealed_unread(stage: Stage, rng: random.Random) -> Still:
     """A window that no comparison looked at is said to be sealed, over a batch row that is false."""
     from faults.planted.layers import ONE_EVENT, only

@@ -129,9 +129,9 @@ class Stage:
     def table(self, layer: str, which: str = "orders") -> str:
         """The path of a table on the lake of this copy."""
         lake = self.home / "lake" / layer
-        return str(
-            lake / self.topic(which) if layer in ("archive", "quarantine") else lake / self.name / self.version()
-        )
+        if layer in ("archive", "quarantine"):
+            return str(lake / self.topic(which))
+        return str(lake / self.name / ("" if layer == "audit" else self.version()))
 
     def control(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """One statement on the control store, past the product."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -31,6 +30,11 @@ class Verdict:
     @property
     def caught(self) -> bool:
         return not self.wrong and self.by in (*CAUGHT, "healed", "inert")
+
+
+def failed(fault: Exception) -> Verdict:
+    """A harm that could not be done proves nothing."""
+    return Verdict(by="not planted", words=f"{type(fault).__name__}: {fault}")
 
 
 def reached(stage: Stage, said: Sequence[Said], contract: story.Contract, gone: bool | None) -> Verdict:
@@ -125,7 +129,3 @@ def brief(row: dict[str, Any]) -> str:
 
 def shown(place: Place) -> str:
     return f"[+{(place[0] - story.T0) / story.MINUTE:.2f} min, {place[2]}]"
-
-
-def as_line(verdict: Verdict) -> str:
-    return json.dumps({"by": verdict.by, "words": verdict.words, "wrong": verdict.wrong[:3]})
