@@ -205,13 +205,14 @@ def all_gone(table: str) -> Harm:
 
 
 def one_more(body: dict[str, Any]) -> dict[str, Any]:
-    """A manifest one of whose cells counts one more row."""
-    body["cells"][0][2] += 1
+    """A manifest whose largest cell counts one more row."""
+    max(body["cells"], key=lambda cell: cell[2])[2] += 1
     return body
 
 
 def other_sum(body: dict[str, Any]) -> dict[str, Any]:
-    body["cells"][0][5] = f"{int(body['cells'][0][5], 16) ^ 1:x}"
+    largest = max(body["cells"], key=lambda cell: cell[2])
+    largest[5] = f"{int(largest[5], 16) ^ 1:x}"
     return body
 
 

@@ -37,10 +37,11 @@ def said_and_copied(layer: str, kind: str, change: Reword) -> Harm:
 
 
 def cell(at: int, change: Callable[[Any], Any]) -> Reword:
-    """One number of the first cell of a manifest."""
+    """One number of the largest cell of a manifest: what is restated needs that one."""
 
     def act(words: dict[str, Any]) -> None:
-        words["manifest"]["cells"][0][at] = change(words["manifest"]["cells"][0][at])
+        largest = max(words["manifest"]["cells"], key=lambda one: one[2])
+        largest[at] = change(largest[at])
 
     return act
 
