@@ -86,7 +86,8 @@ def truth(shape: oracle.Shape, sent: Iterable[Sent], contract: Contract = DECLAR
             topics[one.topic].append(
                 oracle.Event(
                     one.partition, one.offset, one.broker_time, one.body[TIME[one.topic]], one.body["id"],
-                    one.body.get("shop", one.body.get("method")), one.body["amount"], one.body.get("ref") or -1,
+                    one.body.get("shop", one.body.get("method")), one.body["amount"],
+                    -1 if one.body.get("ref") is None else one.body["ref"],
                 )
             )  # fmt: skip
     return oracle.batch_rows(shape, list(topics.values()) if shape.kind == "join" else [topics["orders"]])
