@@ -43,12 +43,12 @@ def runs(folder: Path, bootstrap: str, seed: int, count: int) -> Iterator[Clean]
 def one_run(folder: Path, bootstrap: str, kind: str, stamp: str, unique: bool, seed: int) -> Clean:
     began = time.monotonic()
     where, rng = folder / f"clean{seed}", random.Random(seed)
+    when = rng.choice([BEFORE, AFTER])  # as often as not the first seal comes only with the rest
     built = stages.built(
         where, bootstrap, kind, f"clean{seed}.", seed,
-        unique=unique, count=rng.randrange(60, 140), stamp=stamp,
+        unique=unique, count=rng.randrange(60, 140), stamp=stamp, whens=(when,),
     )  # fmt: skip
-    # As often as not the first seal comes only with the rest.
-    copy = built[rng.choice([BEFORE, AFTER])]
+    copy = built[when]
     with copy.in_force():
         said = verbs.schedule(copy, deep=True)
         found = verdict.reached(copy, said, story.DECLARED, True)
