@@ -6,13 +6,14 @@ import argparse
 import json
 import sys
 
-from bench import freshness, idle, log, proof, scattered, supervision
+from bench import archive, freshness, idle, log, proof, scattered, supervision
 
 MEASUREMENTS = {
     "proof": proof.measure,
     "scattered": scattered.measure,
     "freshness": freshness.measure,
     "log": log.measure,
+    "archive": archive.measure,
     "supervision": supervision.measure,
     "idle": idle.measure,
 }
@@ -30,6 +31,7 @@ def main() -> int:
     parser.add_argument(
         "--entries", type=int, default=172_800, help="entries of the long log: two days of a second each"
     )
+    parser.add_argument("--archived", type=int, default=1_000_000, help="rides that are archived and decoded again")
     parser.add_argument("--kills", type=int, default=20, help="drivers that are killed under supervision")
     parser.add_argument("--hangs", type=int, default=5, help="drivers that are stopped (SIGSTOP) under supervision")
     parser.add_argument("--kill-rate", type=float, default=50.0, help="rides a second meanwhile")

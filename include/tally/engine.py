@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tally import foreground
 from tally.errors import TallyError
 from tally.settings import REPO, Settings, settings
 
@@ -32,6 +33,9 @@ JAVA_OPTIONS = (
     # at once instead (exit code 3), and what was planned is replayed. The price: an allocation that Spark would have
     # survived, by spilling what it holds, ends the process too.
     "-XX:+ExitOnOutOfMemoryError",
+    # The JVM leaves methods of more than 8,000 bytes to its interpreter; those that Spark writes for a topic of twenty
+    # columns are larger, and would run at a third of the speed. The price is a longer compilation, beside the work.
+    "-XX:-DontCompileHugeMethods",
     *EXECUTOR_OPTIONS,
     # Errors only, from the first line on: Spark's own level applies only once a session is there.
     f"-Dlog4j2.configurationFile={(REPO / 'spark' / 'log4j2.properties').as_uri()}",
@@ -144,6 +148,7 @@ def session(app: str, *, memory: str | None = None, extra: Mapping[str, str] | N
         builder = builder.master(run.spark_master)
     for name, value in {**spark_conf(run, memory or run.spark_memory), **(extra or {})}.items():
         builder = builder.config(name, value)
+    foreground.log_in(run.home)
     chosen = signal.getsignal(signal.SIGINT)
     spark = builder.getOrCreate()
     if chosen is not signal.default_int_handler and threading.current_thread() is threading.main_thread():

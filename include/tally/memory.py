@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tally import engine
+from tally import engine, foreground
 from tally.errors import TallyError
 from tally.settings import settings
 
@@ -75,7 +75,8 @@ def behind(error: BaseException | None, setting: str) -> TallyError | None:
     if code == KILLED_CODE:
         return JvmEnded(f"its JVM {KILLED} (kill -9)", cure=IF_KILLED)
     if code is not None:
-        return JvmEnded(f"its JVM ended by itself, with exit code {code}", cure="look at the lines above in this log")
+        log = foreground.log() or "the lines above in this log"
+        return JvmEnded(f"its JVM ended by itself, with exit code {code}", cure=f"look at {log}")
     return None
 
 

@@ -70,7 +70,8 @@ class Settings(BaseSettings):
     trim_after: str = Field("7 days", description="How long a sealed window's speed rows are kept.")
     settle: str = Field("0 seconds", description="Extra wait after a window closes before it may be sealed.")
     tolerance: float = Field(
-        1e-9, description="Difference of floating-point measures, relative above 1, that counts as rounding."
+        1e-9,
+        description="Most that floating sums of the same events may differ by, as a share of their size.",
     )
     batch_every: str = Field("0 * * * *", description="Cron of batch__<pipeline>, on data intervals, UTC.")
     deadline: str = Field(

@@ -187,6 +187,10 @@ def test_a_constant_is_not_another_of_another_type(folder: Path, old: str, new: 
             id="a decorator",
         ),
         pytest.param("if (n := RATE):\n    pass\n\ndef taxed(c):\n    return F.col(c) * n\n", id="a walrus"),
+        pytest.param(
+            "def other(a=(n := RATE)):\n    return a\n\ndef taxed(c):\n    return F.col(c) * n\n",
+            id="a default's walrus",
+        ),
         pytest.param("for n in [RATE]:\n    pass\n\ndef taxed(c):\n    return F.col(c) * n\n", id="a loop's name"),
         pytest.param(
             "from dataclasses import dataclass, field\n\ndef made():\n    return RATE\n\n@dataclass\nclass Tax:\n"
@@ -230,6 +234,15 @@ def test_it_follows_a_constant_wherever_it_is_used(folder: Path, source: str) ->
         pytest.param("{'cap': 2}", "LIMITS |= {'cap': N}", id="an augmented assignment"),
         pytest.param("{'cap': 2}", "dict.update(LIMITS, cap=N)", id="a function of the class"),
         pytest.param("{'cap': 2}", "import operator\noperator.setitem(LIMITS, 'cap', N)", id="a function of a library"),
+        pytest.param("{'cap': 2}", "put = lambda n: LIMITS.update(cap=n)\n_ = put(N)", id="a lambda"),
+        pytest.param("{'cap': 2}", "put = LIMITS.update\n_ = put(cap=N)", id="a method that has a name"),
+        pytest.param("{'cap': 2}", "_ = list(map(LIMITS.__setitem__, ['cap'], [N]))", id="a method handed over"),
+        pytest.param(
+            "{'cap': 2}",
+            "class Held:\n    def put(self, n):\n        self.held = {'cap': n}\n        return self\n\n\n"
+            "LIMITS = Held()\n_ = LIMITS.put(N)\nLIMITS = LIMITS.held",
+            id="a method of a class",
+        ),
         pytest.param("{'cap': 2}", "_ = [LIMITS.update(cap=n) for n in (N,)]", id="in a comprehension"),
     ],
 )
@@ -285,6 +298,10 @@ def test_when_a_value_was_taken_counts(folder: Path) -> None:
         pytest.param("rides.groupBy", "rides. groupBy", id="layout"),
         pytest.param("UNUSED = 7", "rides2 = 8", id="another unused name"),
         pytest.param("UNUSED = 7", "column = 9", id="a global that a parameter hides"),
+        pytest.param(
+            "UNUSED = 7", "UNUSED = [F.reverse]\nUNUSED.reverse()", id="a function called like what changes a list"
+        ),
+        pytest.param("UNUSED = 7", "print(F.lit)", id="a library's function told of"),
         pytest.param("UNUSED = 7", "UNUSED = {}\nUNUSED['cap'] = 3", id="a change of what is not used"),
         pytest.param("UNUSED = 7\nRATE = 2", "RATE = 2\nUNUSED = max(RATE, 3)", id="another use of what is used"),
         pytest.param("import hopping, pipeline, session, tumbling", "import tumbling, pipeline", id="unused words"),
@@ -351,6 +368,22 @@ def test_the_skew_is_part_of_the_contract_and_a_changed_one_is_seen(
     assert version(folder) != before
     monkeypatch.setenv("TALLY_SKEW", "300 seconds")  # the default, in other words
     assert version(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("conf", "means"),
+    [
+        ("spark.sql.ansi.enabled=false", True),
+        ("spark.sql.legacy.timeParserPolicy=LEGACY", True),
+        ("spark.ui.x=1", False),
+    ],
+)
+def test_what_spark_is_told_counts_where_expressions_follow_from_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, conf: str, means: bool
+) -> None:
+    before = version(folder)
+    monkeypatch.setenv("TALLY_SPARK_CONF", conf)
+    assert (version(folder) != before) == means
 
 
 def test_it_is_the_same_elsewhere_in_any_process_and_under_any_hash_seed(folder: Path, tmp_path: Path) -> None:

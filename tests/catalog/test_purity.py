@@ -167,6 +167,7 @@ def test_what_follows_from_what_it_is_given_is_fine(folder: Path, imports: str, 
 @pytest.mark.parametrize(
     "body",
     [
+        "    F.sum = F.max\n",
         "    SEEN.append(column)\n",
         "    SEEN[0] = column\n",
         "    global RATE\n    RATE = 3\n",
@@ -185,6 +186,9 @@ def test_a_function_that_remembers_its_calls_is_refused(folder: Path, body: str)
         ("from shared import LIMITS", "LIMITS['cap'] = 3"),
         ("from shared import LIMITS", "LIMITS.update(cap=3)"),
         ("from shared import put", "put()"),
+        ("from shared import put", "_ = put()"),
+        ("import shared", "_ = [shared.put()]"),
+        ("", "exec('RATE = 3')"),
         ("", "F.sum = F.max"),
         ("", "setattr(F, 'sum', F.max)"),
     ],
@@ -193,7 +197,22 @@ def test_a_file_that_changes_another_is_refused_before_it_is_run(folder: Path, i
     (folder / "shared.py").write_text("FACTOR = 2\nLIMITS = {}\n\n\ndef put():\n    LIMITS['cap'] = 1\n")
     top(folder, f"{imports}\n\n{change}\nraise SystemExit")
     error = refused(folder)
-    assert "which it imports" in error.message and error.where == definitions.line_of(folder, change)
+    assert "the file c" in error.message and error.where == definitions.line_of(folder, change)
+
+
+def test_calling_what_another_file_defines_is_no_change(folder: Path) -> None:
+    (folder / "shared.py").write_text("def add(a, b):\n    return a + b\n")
+    top(folder, "import shared\n\nTOTAL = shared.add(1, 2)\nBACK = F.reverse\n")
+    definitions.edit(folder, BODY, f"{BODY} * TOTAL")
+    assert load(folder).pipeline("demand")
+
+
+@pytest.mark.parametrize("asked", ["isStreaming", "isLocal()", "inputFiles()"])
+def test_a_function_that_asks_which_layer_it_runs_in_is_refused(tmp_path: Path, asked: str) -> None:
+    body = f'rides.groupBy("window", "zone").agg(F.sum("fare" if rides.{asked} else "id").alias("cost"))'
+    folder = definitions.write(tmp_path, body=body)
+    error = refused(folder)
+    assert "which layer" in error.message and error.where == definitions.line_of(folder, body)
 
 
 def test_a_file_that_imports_one_that_changes_another_is_refused_too(folder: Path) -> None:

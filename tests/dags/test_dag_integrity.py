@@ -168,7 +168,7 @@ def test_spark_work_is_a_spark_submit_in_the_pool(dags: dict[str, Any], monkeypa
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
     spark = [task for dag in dags.values() for task in dag.tasks if isinstance(task, SparkSubmitOperator)]
-    assert len(spark) == 2 * len(PIPELINES) + 3
+    assert len(spark) == 2 * len(PIPELINES) + 4
     for task in spark:
         assert task.pool == "default_pool"
         assert Path(task.application).is_file(), task.application

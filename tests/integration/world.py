@@ -191,8 +191,8 @@ class World:
         return {place: (row["n"], row["total"]) for place, row in newest.items()}
 
 
-def make(folder: Path, prefix: str, broker: str, patch: pytest.MonkeyPatch, names: list[str]) -> World:
-    """A world with its topics on the broker and its catalogue on disk."""
+def declare(folder: Path, prefix: str, patch: pytest.MonkeyPatch, names: list[str]) -> None:
+    """A catalogue on disk and a home beside it."""
     where = folder / "catalogue"
     (where / "pipelines").mkdir(parents=True)
     plain = TOPICS.format(prefix=prefix, suffix="", unique="")
@@ -204,6 +204,11 @@ def make(folder: Path, prefix: str, broker: str, patch: pytest.MonkeyPatch, name
         (where / "pipelines" / f"{name}.py").write_text(text.format(name=name, suffix=suffix, window=WINDOWS[kind]))
     patch.setenv("TALLY_CATALOG", str(where))
     patch.setenv("TALLY_HOME", str(folder / "home"))
+
+
+def make(folder: Path, prefix: str, broker: str, patch: pytest.MonkeyPatch, names: list[str]) -> World:
+    """A world with its topics on the broker and its catalogue on disk."""
+    declare(folder, prefix, patch, names)
     patch.setenv("TALLY_KAFKA", broker)
     config = {"retention.ms": "-1", "message.timestamp.type": "CreateTime"}
     wanted = [NewTopic(name, PARTITIONS, 1, config=config) for name in catalogue().topics]

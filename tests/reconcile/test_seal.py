@@ -11,8 +11,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reconcile.comparisons import STEP, T0, Comparison, difference, restated, slot, use_home
 
-from tally.control import runs, seals
+from tally.catalog.load import catalogue
+from tally.catalog.spec import Pipeline
+from tally.control import beginnings, incidents, runs, seals
 from tally.errors import AnswerIsNo, TallyError
+from tally.reconcile import doubted
+from tally.reconcile.judge import judge
 from tally.reconcile.seal import seal
 
 
@@ -30,6 +34,11 @@ def judged(comparison: Comparison, *, holds_all: bool = False, held_slots: tuple
     words = {"verdict": verdict, "holds_all": holds_all, "held_slots": list(held_slots), "failed": []}
     runs.judge_reconciliation(number, verdict, "index.html", {**comparison.summary(), **words})
     return number
+
+
+def vendor_trips() -> Pipeline:
+    """The pipeline of these comparisons, in the version that they bear."""
+    return replace(catalogue().pipeline("vendor_trips"), version="v000000000001")
 
 
 def compared() -> Comparison:
@@ -168,6 +177,59 @@ def test_slots_with_an_explained_difference_are_sealed() -> None:
     comparison = compared()
     comparison.audit = [difference(1, 1, 3, 2, "skipped"), difference(1, 2, 1, None, "late")]
     assert seal(judged(comparison)).sealed == 2
+
+
+def test_slots_before_the_beginning_are_partial_and_the_others_sealed() -> None:
+    comparison = compared()
+    beginnings.say(vendor_trips(), T0 + 1, by="a person", why="")
+    done = seal(judged(comparison))
+    assert states(comparison) == {0: ("partial", 0), 1: ("sealed", 1)}
+    assert (done.sealed, done.partial, done.held) == (1, 1, 0)
+    assert "1 slots sealed, 1 partial, 0 held, 1 still open" in str(done)
+    before = seals.read(comparison.pipeline, comparison.version)
+    assert seal(judged(comparison)).changed == 0
+    assert seals.read(comparison.pipeline, comparison.version) == before
+    assert seals.sealed_to(comparison.pipeline, comparison.version) == T0 + 2 * STEP
+
+
+def test_a_partial_slot_with_an_unexplained_difference_is_held() -> None:
+    comparison = compared()
+    beginnings.say(vendor_trips(), T0 + 2 * STEP, by="a person", why="")
+    comparison.slots[1]["unexplained"] = 1
+    seal(judged(comparison))
+    assert states(comparison) == {0: ("partial", 0), 1: ("held", 0)}
+
+
+def test_a_slot_that_the_beginning_no_longer_cuts_is_sealed_under_its_first_revision() -> None:
+    comparison = compared()
+    beginnings.say(vendor_trips(), T0 + 2 * STEP, by="a person", why="")
+    seal(judged(comparison))
+    beginnings.say(vendor_trips(), T0, by="a person", why="")
+    assert states(comparison) == {0: ("unsealed", 0), 1: ("unsealed", 0)}
+    seal(judged(comparison))
+    assert states(comparison) == {0: ("sealed", 1), 1: ("sealed", 1)}
+
+
+def test_what_an_audit_holds_is_sealed_only_after_a_restatement_and_ends_its_incident() -> None:
+    comparison = compared()
+    seal(judged(comparison))
+    first, _ = seals.read(comparison.pipeline, comparison.version)
+    assert doubted.hold(vendor_trips(), {replace(first, revision=7): "another seal by now"}) == []
+    assert doubted.hold(vendor_trips(), {first: "rows changed"}) == [first]
+    assert states(comparison) == {0: ("held", 1), 1: ("sealed", 1)}
+    (told,) = incidents.opened(comparison.pipeline)
+    assert told["cause"] == doubted.CAUSE and "rows changed" in told["evidence"]
+    number = comparison.write()
+    assert judge(number).verdict == "held"
+    seal(number)
+    assert states(comparison)[0] == ("held", 1) and incidents.opened(comparison.pipeline) == incidents.opened()
+    seals.unseal(comparison.pipeline, comparison.version, [(T0, T0 + STEP)])
+    assert incidents.opened(comparison.pipeline), "restated, and not judged yet"
+    number = comparison.write()
+    assert judge(number).verdict == "reconciled"
+    seal(number)
+    assert states(comparison) == {0: ("sealed", 2), 1: ("sealed", 1)}
+    assert not incidents.opened(comparison.pipeline)
 
 
 def test_nothing_due_is_nothing_sealed() -> None:

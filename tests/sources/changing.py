@@ -70,12 +70,12 @@ def define(name: str, schema: str = PLAIN, *, time: str = "at", measures: str = 
     return catalogue().topics[name]
 
 
-def rows() -> list[dict[str, Any]]:
-    """What `tally batch` makes of all that was produced."""
+def rows(start: int = -60, end: int = 60) -> list[dict[str, Any]]:
+    """All that the batch layer has once `tally batch` has stated these minutes."""
     from tally.batch import restate
     from tally.batch.report import batch
 
-    batch("demand", iso(from_millis(T0 - 60 * MINUTE)), iso(from_millis(T0 + 60 * MINUTE)))
+    batch("demand", iso(from_millis(T0 + start * MINUTE)), iso(from_millis(T0 + end * MINUTE)))
     table = DeltaTable(restate.path(catalogue().pipeline("demand"))).to_pyarrow_table()
     found = table.drop_columns(["window_end", "_date"]).to_pylist()
     return sorted(found, key=lambda row: (row["window_start"], row["zone"] is None, row["zone"]))

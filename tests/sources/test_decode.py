@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,44 @@ REFUSED: dict[str, tuple[bytes | None, str]] = {
     "comma behind": (wire() + b",", "not_one_object"),
     "a way out of the array": (wire() + b'],"x":[1', "not_one_object"),
     "another way out": (wire() + b'],"r":[' + wire(), "not_one_object"),
-    "a way out of the whole": (wire() + b']} {"r":[' + wire(), "not_json"),
+    "a way out of the whole": (wire() + b']} {"r":[' + wire(), "not_one_object"),
+    "a way out, and an end": (wire() + b'],"_end":1} {"x":[', "not_one_object"),
+    "a way out of nothing": (b'],"_records":[' + wire(), "not_one_object"),
+    "a way out of null": (b'null],"_records":[' + wire(), "not_one_object"),
+    "a way out of a number": (b'1 ] , "_records" : [' + wire(), "not_one_object"),
+    "a way out and in again": (b'{}],"x":[{}],"_records":[' + wire(), "not_one_object"),
+    "a bracket behind": (wire() + b"]", "not_one_object"),
+    "a brace behind": (wire() + b"}", "not_one_object"),
+    "a comment before": (b"/* x */" + wire(), "not_json"),
+    "a comment within": (b'{"id":1,/* x */"at":%d}' % MS, "not_json"),
+    "a comment to the line's end": (b'{"id":1, // x\n"at":%d}' % MS, "not_json"),
+    "a comma too many": (wire()[:-1] + b",}", "not_json"),
+    "a comma too many in an array": (wire(more=[1])[:-2] + b",]}", "not_json"),
+    "no comma": (b'{"id":1 "at":%d}' % MS, "not_json"),
+    "a name without quotes": (b'{id:1,"at":%d}' % MS, "not_json"),
+    "a byte order mark": (b"\xef\xbb\xbf" + wire(), "not_json"),
+    "a NUL before": (b"\0" + wire(), "not_json"),
+    "a NUL behind": (wire() + b"\0", "not_one_object"),
+    "a NUL in a text": (b'{"id":1,"at":%d,"note":"a\0b"}' % MS, "not_json"),
+    "a line break in a text": (b'{"id":1,"at":%d,"note":"a\nb"}' % MS, "not_json"),
+    "an escape that is none": (b'{"id":1,"at":%d,"note":"\\q"}' % MS, "not_json"),
+    "UTF-16": (wire().decode().encode("utf-16"), "not_utf8"),
+    "a surrogate in UTF-8": (b'{"id":1,"at":%d,"note":"\xed\xa0\x80"}' % MS, "not_utf8"),
+    "half a letter": (b'{"id":1,"at":%d,"note":"\\ud83d"}' % MS, "not_utf8"),
+    "the other half": (b'{"id":1,"at":%d,"note":"x\\uDE95x"}' % MS, "not_utf8"),
+    "two first halves": (b'{"id":1,"at":%d,"note":"\\ud83d\\ud83d\\ude95"}' % MS, "not_utf8"),
+    "half a letter behind a backslash": (b'{"id":1,"at":%d,"note":"\\\\\\ud83d"}' % MS, "not_utf8"),
+    "a leading zero": (b'{"id":01,"at":%d}' % MS, "not_json"),
+    "a plus": (b'{"id":+1,"at":%d}' % MS, "not_json"),
+    "hexadecimal": (b'{"id":0x1,"at":%d}' % MS, "not_json"),
+    "a point without a digit": (b'{"id":1,"fare":1.,"at":%d}' % MS, "not_json"),
+    "a digit less": (b'{"id":1,"fare":.5,"at":%d}' % MS, "not_json"),
+    "minus Infinity": (b'{"id":1,"at":%d,"fare":-Infinity}' % MS, "not_json"),
+    "too large for a DOUBLE": (b'{"id":1,"at":%d,"fare":1e400}' % MS, "not_finite:fare"),
+    "too small for a DOUBLE": (b'{"id":1,"at":%d,"fare":-1e400}' % MS, "not_finite:fare"),
+    "400 digits": (b'{"id":1,"at":%d,"fare":%s}' % (MS, b"1" * 400), "not_finite:fare"),
+    "a name twice, and first of another type": (b'{"id":"x","id":1,"at":%d}' % MS, "not_json"),
+    "a second name, and no time": (b'{"id":1,"at":%d,"at":null}' % MS, "no_time"),
     "single quotes": (b"{'id':1,'at':%d}" % MS, "not_json"),
     "an array": (b"[" + wire() + b"]", "not_one_object"),
     "an array of numbers": (b"[1]", "not_one_object"),
@@ -124,6 +162,18 @@ TAKEN: dict[str, tuple[bytes, dict[str, Any]]] = {
     "an integer for a double": (wire(fare=10), {"fare": 10.0}),
     "letters of the world": (wire(note="Zürich 東京 🚕"), {"note": "Zürich 東京 🚕"}),
     "escaped letters": (b'{"id":1,"at":%d,"note":"\\u00fc\\ud83d\\ude95"}' % MS, {"note": "ü🚕"}),
+    "a name twice: the last counts": (b'{"id":8,"fare":1e400,"id":1,"fare":2.5,"at":%d}' % MS, {"fare": 2.5}),
+    "a name in another case is another": (wire(ID=9, Fare=1), {"fare": 10.5}),
+    "the wrapper's own name": (wire(_records=[{"id": 2}], _corrupt="x"), {"fare": 10.5}),
+    "an escaped NUL": (wire(note="a\0b"), {"note": "a\0b"}),
+    "escaped backslashes before a u": (wire(note="\\ud83d"), {"note": "\\ud83d"}),
+    "a way out in a text": (wire(note='null],"_records":['), {"note": 'null],"_records":['}),
+    "arrays and brackets": (wire(more=[[1], [2, []]], note="]}"), {"note": "]}"}),
+    "900 brackets": (wire()[:-1] + b',"x":' + b"[" * 900 + b"]" * 900 + b"}", {}),
+    "minus zero": (b'{"id":1,"at":%d,"fare":-0.0,"zone":-0}' % MS, {"fare": 0.0, "zone": 0}),
+    "less than any DOUBLE": (b'{"id":1,"at":%d,"fare":1e-400}' % MS, {"fare": 0.0}),
+    "a DECIMAL is rounded": (b'{"id":1,"at":%d,"cost":1.005}' % MS, {"cost": Decimal("1.01")}),
+    "a DECIMAL as text": (wire(cost="1.5"), {"cost": Decimal("1.50")}),
     "a long time ago": (wire(at="1999-12-31T23:59:59Z"), {"at": "1999-12-31 23:59:59"}),
 }  # fmt: skip
 CASES = {name: case[0] for name, case in [*REFUSED.items(), *TAKEN.items()]}
@@ -195,3 +245,87 @@ def test_the_same_record_means_the_same_whenever_it_is_read(spark: SparkSession)
     raw = spark.createDataFrame([(0, 0, long_ago, wire()), (0, 1, TAKEN_AT, wire())], SHAPE)
     rows = decode(raw, RIDES).orderBy("_offset").collect()
     assert [row["_reason"] for row in rows] == ["future", None]
+
+
+MANY = topic(
+    "many",
+    schema="""
+        at TIMESTAMP, f FLOAT, t TINYINT, s SMALLINT, d DATE, c DECIMAL(10,2), wide DECIMAL(38,18), note STRING,
+        fs ARRAY<DOUBLE>, ts ARRAY<TINYINT>, cs ARRAY<DECIMAL(10,2)>, times ARRAY<TIMESTAMP>, days MAP<STRING, DATE>,
+        deep MAP<STRING, ARRAY<STRUCT<x: FLOAT, y: INT>>>, one STRUCT<a: DOUBLE, t: TINYINT, at: TIMESTAMP>
+    """,
+    event_time="at",
+    lateness="1 minute",
+)
+VALUES: dict[str, tuple[str, str | None, Any]] = {
+    "FLOAT": ('"f":1.5', None, 1.5),
+    "FLOAT, too large": ('"f":1e39', "not_finite:f", None),
+    "FLOAT, NaN as text": ('"f":"NaN"', "wrong_type", None),
+    "FLOAT, INF as text": ('"f":"+INF"', "wrong_type", None),
+    "TINYINT": ('"t":-128', None, -128),
+    "TINYINT, as a byte without sign": ('"t":200', "wrong_type", None),
+    "TINYINT, far too large": ('"t":70000', "wrong_type", None),
+    "TINYINT, a fraction": ('"t":1.0', "wrong_type", None),
+    "SMALLINT": ('"s":32767', None, 32767),
+    "SMALLINT, too large": ('"s":32768', "wrong_type", None),
+    "DATE": ('"d":"2026-11-18"', None, date(2026, 11, 18)),
+    "DATE, 1900": ('"d":"1900-01-01"', None, date(1900, 1, 1)),
+    "DATE, before": ('"d":"1899-12-31"', "wrong_type", None),
+    "DATE, days since 1970": ('"d":"17"', "wrong_type", None),
+    "DATE, a year": ('"d":"2026"', "wrong_type", None),
+    "DATE, no dashes": ('"d":"20261118"', "wrong_type", None),
+    "DATE, five digits": ('"d":"10000-01-01"', "wrong_type", None),
+    "DATE, the 30th of February": ('"d":"2026-02-30"', "wrong_type", None),
+    "DATE, a time": ('"d":"2026-11-18T23:00:00-05:00"', "wrong_type", None),
+    "DATE, a number": ('"d":20000', "wrong_type", None),
+    "DECIMAL, an exponent": ('"c":12e3', None, Decimal("12000.00")),
+    "DECIMAL, rounded too large": ('"c":99999999.995', "wrong_type", None),
+    "DECIMAL, as text with an exponent": ('"c":"1e5"', None, Decimal("100000.00")),
+    "DECIMAL, a comma": ('"c":"1,5"', "wrong_type", None),
+    "DECIMAL, a comma before": ('"c":",5"', "wrong_type", None),
+    "DECIMAL, NaN": ('"c":"NaN"', "wrong_type", None),
+    "DECIMAL, minutes of work": ('"c":1e999999999', "wrong_type", None),
+    "DECIMAL, minutes of work for nothing": ('"c":1e-999999999', "wrong_type", None),
+    "DECIMAL, minutes of work as text": ('"c":"1e999999999"', "wrong_type", None),
+    "DECIMAL, the same behind a wrong type": ('"t":"x","c":"1e999999999"', "wrong_type", None),
+    "DECIMAL, the same before another": ('"c":"1e999999999","c":1', "not_json", None),
+    "DECIMAL, the same in an array": ('"cs":[1,"1e999999999"]', "wrong_type", None),
+    "DECIMAL, 38 digits": ('"wide":12345678901234567890.123456789012345678', None,
+                           Decimal("12345678901234567890.123456789012345678")),
+    "text that looks like a large number": ('"c":1,"note":"3e10482"', None, "3e10482"),
+    "text with commas": ('"c":1,"note":"1,5"', None, "1,5"),
+    "an integer for text": ('"note":12345678901234567890123', None, "12345678901234567890123"),
+    "ARRAY": ('"fs":[1,null,2.5]', None, [1.0, None, 2.5]),
+    "ARRAY, one too large": ('"fs":[1,-1e400]', "not_finite:fs", None),
+    "ARRAY, a byte without sign": ('"ts":[1,200]', "wrong_type", None),
+    "ARRAY, bytes": ('"ts":[1,null]', None, [1, None]),
+    "ARRAY, decimals": ('"cs":[1.5,"2"]', None, [Decimal("1.50"), Decimal("2.00")]),
+    "ARRAY, a time in seconds": (f'"times":[{MS // 1000}]', "time_unit", None),
+    "ARRAY, a time of day": ('"times":["17:00"]', "wrong_type", None),
+    "MAP": ('"days":{"a":"2026-11-18"}', None, {"a": date(2026, 11, 18)}),
+    "MAP, no day": ('"days":{"a":"17"}', "wrong_type", None),
+    "MAP, a key twice": ('"days":{"a":null,"a":"2026-11-18"}', "wrong_type", None),
+    "deep within": ('"deep":{"k":[{"x":1},{"x":1e39}]}', "not_finite:deep", None),
+    "deep within, an overflow": ('"deep":{"k":[{"y":2147483648}]}', "wrong_type", None),
+    "deep within, a key twice": ('"deep":{"k":[],"k":[]}', "wrong_type", None),
+    "STRUCT": ('"one":{"a":1,"t":2}', None, Row(a=1.0, t=2, at=None)),
+    "STRUCT, too large": ('"one":{"a":1e400}', "not_finite:one", None),
+    "STRUCT, a byte without sign": ('"one":{"t":200}', "wrong_type", None),
+    "STRUCT, a time in seconds": (f'"one":{{"at":{MS // 1000}}}', "time_unit", None),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def valued(spark: SparkSession) -> dict[str, Row]:
+    records = [f'{{"at":{MS},{value}}}'.encode() for value, _, _ in VALUES.values()]
+    raw = spark.createDataFrame([(0, at, TAKEN_AT, record) for at, record in enumerate(records)], SHAPE)
+    return dict(zip(VALUES, decode(raw, MANY).drop("at").orderBy("_offset").collect(), strict=True))
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_value_is_itself_or_refused_and_never_another(valued: dict[str, Row], name: str) -> None:
+    value, reason, due = VALUES[name]
+    assert valued[name]["_reason"] == reason
+    if reason is None:
+        column = value.rpartition(',"' if value.startswith('"c":1,') else "\0")[2].strip('"').partition('"')[0]
+        assert valued[name][column] == due

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from changing import PLAIN, archived_once, check, copied, define, killed
@@ -17,7 +15,6 @@ from pyspark.sql import functions as F
 
 from tally.catalog.spec import Topic
 from tally.errors import AnswerIsNo
-from tally.settings import settings
 from tally.sources import archive, manifest
 from tally.sources.mend import mend
 
@@ -84,20 +81,6 @@ def test_a_contract_that_changed_meanwhile(rides: Topic, spark: SparkSession) ->
     mend(spark, changed)
     check(spark, changed)
     assert spark.read.format("delta").load(archive.path(changed)).where("tip = 0.5").count() == 1
-
-
-def test_a_row_that_delta_did_not_write_is_told_at_once(
-    rides: Topic, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tally.sources.ingest import ingest
-
-    whole: Any = archive.archive_rows
-    monkeypatch.setattr(archive, "archive_rows", lambda records, topic: whole(records, topic).where("id <> 3"))
-    for layer in ("archive", "quarantine"):
-        shutil.rmtree(settings().table(layer))
-    with pytest.raises(AnswerIsNo, match="3 rows were counted for archive/mended, and its version 1 holds 2"):
-        ingest(spark, rides)
-    monkeypatch.undo()
 
 
 def test_what_kafka_has_no_more_is_refused_with_its_range(

@@ -191,6 +191,7 @@ def test_a_unique_column_makes_any_order_a_total_one(spark: SparkSession, tmp_pa
         'F.when(F.sum("fare") > 10, 1).otherwise(0)',
         'F.struct(F.sum("fare").alias("a"))',
         'F.array(F.stddev("id"))',
+        'F.sum("fare").cast("float")',
     ],
 )
 def test_a_step_made_of_a_sum_of_doubles_is_refused(spark: SparkSession, tmp_path: Path, measure: str) -> None:
@@ -304,6 +305,22 @@ def test_what_depends_on_how_rows_are_cut_is_refused(spark: SparkSession, tmp_pa
     folder = write(tmp_path, body=body)
     edit(folder, "from topics import rides", "from pyspark.sql import Window\nfrom topics import rides")
     refused(spark, folder)
+
+
+def test_a_join_of_a_topic_with_itself_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    on = "F.expr('r.id = q.id and q.at >= r.at and q.at < r.at + interval 5 minutes')"
+    body = f'rides.alias("r").join(rides.alias("q").drop("window"), {on}).groupBy("window", "r.zone").count()'
+    error = refused(spark, write(tmp_path, body=body))
+    assert "joins its topic with itself" in error.message and error.field == "function"
+
+
+def test_a_function_that_counts_its_calls_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    folder = write(tmp_path, body=f'{GROUPED}.agg((F.count("*") * Calls().more()).alias("n"))')
+    counting = (
+        "class Calls:\n    made = [0]\n\n    def more(self):\n        self.made += [1]\n        return len(self.made)"
+    )
+    edit(folder, "RATE = 2", counting)
+    assert "the second time" in refused(spark, folder).message
 
 
 def test_another_table_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 import world
 from definitions import edit, write
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DoubleType, IntegerType, LongType, StructField, StructType, TimestampType
 
 from tally.catalog.load import load
 from tally.catalog.spec import Pipeline
-from tally.errors import DefinitionError
+from tally.cli.check import check
+from tally.errors import DefinitionError, TallyError
 from tally.speed.prove import prove
 from tally.speed.sample import moment, sample
 
@@ -37,14 +39,29 @@ def defined(folder: Path, function: Callable[[DataFrame], DataFrame], **more: An
     return dataclasses.replace(load(write(folder, **more)).pipelines["demand"], function=function)
 
 
-@pytest.mark.parametrize("window", ['hopping("2 minutes", by="1 minute")', 'session("1 minute")'])
+@pytest.mark.parametrize(
+    "window", ['hopping("2 minutes", by="1 minute")', pytest.param('session("1 minute")', marks=pytest.mark.long)]
+)
 def test_a_good_definition_is_proved_and_its_proof_says_of_what(
     spark: SparkSession, tmp_path: Path, window: str
 ) -> None:
     folder = write(tmp_path, window=window)
     edit(folder, 'event_time="at"', 'event_time="at", unique="id"', file="topics.py")
     proof = prove(spark, load(folder).pipelines["demand"], 7)
-    assert proof.seed == 7 and proof.events > 240 and proof.micro_batches >= 7 and proof.rows > 20
+    assert proof.seed == 7 and proof.events > 240 and proof.micro_batches >= 6 and proof.rows > 20
+
+
+def test_a_function_of_python_at_the_top_of_the_file_is_proved_and_one_that_looks_at_its_batch_is_not(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = write(
+        tmp_path, body='rides.withColumn("f", MADE("fare")).groupBy("window", "zone").agg(F.max("f").alias("x"))'
+    )
+    made = "import pandas as pd\nfrom pyspark.sql.types import DoubleType\n\n\ndef made(v: pd.Series) -> pd.Series:\n"
+    edit(folder, "RATE = 2", f"{made}    return v * 2\n\n\nMADE = F.pandas_udf(made, DoubleType())")
+    assert prove(spark, load(folder).pipelines["demand"], 7).rows > 5
+    edit(folder, "return v * 2", "return v - v.mean()")
+    assert "differs from itself" in refused(spark, load(folder).pipelines["demand"]).message
 
 
 def test_a_join_is_proved(spark: SparkSession, tmp_path: Path) -> None:
@@ -96,7 +113,8 @@ def test_events_are_typed_the_same_for_a_seed_and_none_is_late(tmp_path: Path, l
     folder = write(tmp_path, lateness=lateness, body='rides.where("fare > 77").groupBy("window", "zone").count()')
     edit(folder, 'event_time="at"', 'event_time="at", unique="id"', file="topics.py")
     pipeline = load(folder).pipelines["demand"]
-    shape = StructType.fromDDL("id BIGINT, zone INT, fare DOUBLE, at TIMESTAMP")
+    types = {"id": LongType(), "zone": IntegerType(), "fare": DoubleType(), "at": TimestampType()}
+    shape = StructType([StructField(name, kind) for name, kind in types.items()])
     drawn = sample(pipeline, [shape], 3)
     assert drawn == sample(pipeline, [shape], 3) != sample(pipeline, [shape], 4)
     (chunks,) = drawn.topics
@@ -111,3 +129,24 @@ def test_events_are_typed_the_same_for_a_seed_and_none_is_late(tmp_path: Path, l
         newest = max([newest, *fresh])
         seen |= {row["id"] for row in chunk}
     assert chunks[-1][0]["at"] > moment(drawn.end)
+
+
+def test_the_command_says_what_was_proved_and_by_which_seed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path)
+    bad = (tmp_path / "pipelines" / "demand.py").read_text().replace("def demand", "def narrow")
+    bad = bad.replace('rides.groupBy("window", "zone").agg(F.sum(taxed("fare")).alias("cost"))', "rides.select('*')")
+    (tmp_path / "pipelines" / "narrow.py").write_text(bad)
+    monkeypatch.setenv("TALLY_CATALOG", str(tmp_path))
+    with pytest.raises(typer.Exit):
+        check(prove=True, seed=5)
+    said = capsys.readouterr()
+    assert "--seed 5" in said.err
+    assert "ok     demand: proved, " in said.out and "wrong  narrow" in said.out and "several rows" in said.out
+
+
+@pytest.mark.parametrize("options", [{"prove": True, "no_spark": True}, {"prove": True, "setup": True}, {"seed": 5}])
+def test_options_that_do_not_go_together_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(TallyError):
+        check(**options)

@@ -14,6 +14,7 @@ from tally import lake, memory
 from tally.catalog.load import catalogue
 from tally.engine import jvm_pid
 from tally.settings import settings
+from tally.sources import redecode
 from tally.sources.archive import COMPRESSION
 from tally.supervise import lock
 
@@ -42,7 +43,7 @@ class Tidied:
 def targets() -> Iterator[Target]:
     """Every table of the catalogue that batch jobs write; a quarantine is written under its archive's lock."""
     known = catalogue()
-    for topic in known.topics:
+    for topic in (name for name, one in known.topics.items() if not redecode.unfinished(one)):
         yield Target(table=("archive", topic), lock=("archive", topic))
         yield Target(table=("quarantine", topic), lock=("archive", topic))
     for pipeline in known.pipelines.values():

@@ -17,6 +17,12 @@ from tally.settings import settings
 
 # Grows when the engine itself would give the same definition another meaning.
 ENGINE = 2
+# Settings of Spark under which an expression gives something else.
+MEANT = tuple(
+    f"spark.sql.{name}"
+    for name in ("session.", "ansi.", "legacy.", "decimalOperations.", "mapKeyDedupPolicy", "storeAssignmentPolicy",
+                 "caseSensitive", "jsonGenerator.", "timestampType", "collation.", "groupBy", "parser.", "variable.")
+)  # fmt: skip
 # Of a node: what changes no number.
 SILENT = ("ctx", "kind", "type_comment", "type_params", "simple")
 
@@ -49,7 +55,14 @@ def contract(pipeline: Pipeline) -> dict[str, Any]:
         "window": [pipeline.window.kind, millis(pipeline.window.size), millis(pipeline.window.slide)],
         "key": list(pipeline.key),
         "reach": None if pipeline.reach is None else millis(pipeline.reach),
+        **surroundings(),
     }
+
+
+def surroundings() -> dict[str, Any]:
+    """What of Spark's configuration decides what expressions mean, where it is set; speed and places are no meaning."""
+    told = {name: value for name, value in settings().more_conf.items() if name.startswith(MEANT)}
+    return {"conf": told} if told else {}
 
 
 def code(file: Path, name: str, folder: Path) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from tally.settings import settings
 
 read_from: list[Path] = []
 taken: list[Path] = []  # files that the definitions import from folders of the catalogue
-State = tuple[str, str, tuple[tuple[str, int, int], ...]]
+State = tuple[str, tuple[str, str], tuple[tuple[str, int, int], ...]]
 loaded: dict[State, Catalogue] = {}
 
 
@@ -51,7 +51,11 @@ def state_of(folder: Path) -> State:
     """All that a catalogue follows from: its files, and of the settings what is part of each version."""
     beside = (file for file in taken if file.is_relative_to(folder) and file.is_file())
     files = {*folder.glob("*.py"), *folder.glob("pipelines/**/*.py"), *beside}
-    return str(folder), settings().skew, tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in sorted(files))
+    return (
+        str(folder),
+        (settings().skew, settings().spark_conf),
+        tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in sorted(files)),
+    )
 
 
 def read(folder: Path) -> Catalogue:
@@ -74,8 +78,9 @@ def read(folder: Path) -> Catalogue:
                 topics.setdefault(topic.name, topic)
     finally:
         sys.path.remove(str(folder))
-        files = [Path(getattr(module, "__file__", None) or "/") for module in list(sys.modules.values())]
+        files = [place(module) for module in list(sys.modules.values())]
         taken[:] = [file for file in files if file.is_relative_to(folder)]
+        send_along(folder)
     return Catalogue(path=str(folder), topics=topics, pipelines=pipelines, broken=broken)
 
 
@@ -85,13 +90,25 @@ def finished(pipeline: Pipeline, folder: Path) -> Pipeline:
     return dataclasses.replace(pipeline, version=fingerprint(pipeline, folder))
 
 
+def place(module: ModuleType) -> Path:
+    """The file of a module, or the folder of one that has none."""
+    return Path(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), "/"))
+
+
+def send_along(folder: Path) -> None:
+    """Have functions of the catalogue's files sent to Spark's workers as they are: nothing there can import them."""
+    from pyspark import cloudpickle
+
+    for module in list(sys.modules.values()):
+        if place(module).is_relative_to(folder):
+            cloudpickle.register_pickle_by_value(module)
+
+
 def forget(folder: Path) -> None:
     """Drop what another folder's files left in the module table under the same names."""
     for name, module in list(sys.modules.items()):
         mine = name in ("topics", "pipelines") or name.startswith("pipelines.")
-        if name != "__main__" and (
-            mine or any(Path(getattr(module, "__file__", None) or "/").is_relative_to(f) for f in (folder, *read_from))
-        ):
+        if name != "__main__" and (mine or any(place(module).is_relative_to(other) for other in (folder, *read_from))):
             del sys.modules[name]
     read_from[:] = [folder]
     package = ModuleType("pipelines")

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from tally.catalog.fingerprint import reached
 from tally.catalog.libraries import cure_for
-from tally.catalog.scope import FUNCTIONS, changed, module_names, own_scope
+from tally.catalog.scope import FUNCTIONS, changes, module_names, own_scope
 from tally.catalog.source import Source
 from tally.catalog.spec import Pipeline
 from tally.errors import DefinitionError
@@ -39,6 +39,8 @@ INNER = {
     "__annotations__", "__builtins__", "__subclasses__", "__getattribute__", "__loader__", "__spec__",
     "_jdf", "_jc", "_jvm", "_sc", "rdd",
 }  # fmt: skip
+# What a DataFrame says of itself that differs between the layers.
+OF_A_LAYER = {"isStreaming", "isLocal", "inputFiles", "storageLevel", "explain", "semanticHash", "sameSemantics"}
 # Of a DataFrame's session: what makes rows of nothing but the function's own constants.
 OF_A_SESSION = {"createDataFrame", "range"}
 # Spark puts the clock in the place of these words when it reads the text.
@@ -51,6 +53,7 @@ CURES = {
     "writes": "return a DataFrame; the engine writes it",
     "reads the clock, chance or the environment": AT_ANY_TIME,
     "cannot be seen through": "write it out, in this file or in one beside topics.py: its source is its version",
+    "asks which layer it runs in": "write what both layers do; the engine sees to the rest",
     "changes what stands outside of it": "build it in one expression at the top of the file",
 }
 CHANCE, VEILED = "reads the clock, chance or the environment", "cannot be seen through"
@@ -83,8 +86,9 @@ class Judge:
                 self.refuse(inner, VEILED, "an import inside it", "import it at the top of the file")
             if isinstance(inner, ast.Global):
                 self.refuse(inner, "changes what stands outside of it", f"global {inner.names[0]}")
-        for name in changed(node, deferred=True):
-            if name.id in self.own and name.id not in self.modules:
+        for change in changes(node, deferred=True):
+            name = change.name
+            if name.id in self.own and (name.id not in self.modules or change.how == "set"):
                 self.refuse(name, "changes what stands outside of it", name.id)
 
     def part(self, node: ast.AST) -> None:
@@ -112,6 +116,8 @@ class Judge:
     def attribute(self, node: ast.Attribute) -> None:
         if node.attr in WRITES | {"environ"}:
             self.refuse(node, "writes" if node.attr in WRITES else CHANCE, f".{node.attr}")
+        if node.attr in OF_A_LAYER:
+            self.refuse(node, "asks which layer it runs in", f".{node.attr}")
         if node.attr in INNER:
             self.refuse(node, VEILED, f".{node.attr}")
         below = node.value

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -14,20 +16,38 @@ CHANGERS = {
     "difference_update", "symmetric_difference_update", "register",
     "__setitem__", "__setattr__", "__delitem__", "__delattr__",
 }  # fmt: skip
+# Functions that change what they are given.
+SETTERS = {"setattr", "delattr", "next", "heappush", "heappop", "heapify", "shuffle", "insort", "setitem", "delitem"}
 
 
 def stored(nodes: Iterable[ast.AST]) -> set[str]:
     """The names that nodes bind in the scope in which they stand."""
     found: set[str] = set()
     for node in nodes:
-        if isinstance(node, (*FUNCTIONS, ast.ClassDef)):
-            found.add(node.name)
+        if isinstance(node, (*FUNCTIONS, ast.ClassDef, ast.Lambda)):
+            found |= stored(evaluated(node)) | ({node.name} if not isinstance(node, ast.Lambda) else set())
         elif isinstance(node, COMPREHENSIONS):
             walrus = (n.target.id for n in ast.walk(node) if isinstance(n, ast.NamedExpr))
             found.update(walrus)
-        elif not isinstance(node, ast.Lambda):
+        else:
             found |= named(node) | stored(ast.iter_child_nodes(node))
     return found
+
+
+def evaluated(node: ast.AST) -> list[ast.AST]:
+    """What of a definition runs where it stands: decorators, bases, and the defaults of every kind of parameter."""
+    parts: list[ast.AST | None] = [*getattr(node, "decorator_list", []), *getattr(node, "bases", [])]
+    if isinstance(node, (*FUNCTIONS, ast.Lambda)):
+        parts += [*node.args.defaults, *node.args.kw_defaults]
+    return [part for part in parts if part is not None]
+
+
+def at_once(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all below it that runs with it, and not only when a function is called."""
+    yield node
+    below = evaluated(node) if isinstance(node, (*FUNCTIONS, ast.Lambda)) else ast.iter_child_nodes(node)
+    for child in below:
+        yield from at_once(child)
 
 
 def named(node: ast.AST) -> set[str]:
@@ -62,18 +82,18 @@ class ModuleNames(ast.NodeVisitor):
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         every = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs, node.args.vararg, node.args.kwarg]
         hints = [arg.annotation for arg in every if arg] if node.decorator_list else []
-        self.outside([*node.decorator_list, *hints, node.returns if node.decorator_list else None], node.args)
+        hints.append(node.returns if node.decorator_list else None)
+        self.outside([*hints, *evaluated(node)])
         self.inside(node.args, node.body)
 
     visit_AsyncFunctionDef = visit_FunctionDef
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
-        self.outside([], node.args)
+        self.outside(evaluated(node))
         self.inside(node.args, [node.body])
 
-    def outside(self, parts: Iterable[ast.AST | None], given: ast.arguments) -> None:
-        """What is evaluated where a function is defined: decorators and the defaults of every kind of parameter."""
-        for part in (*parts, *given.defaults, *given.kw_defaults):
+    def outside(self, parts: Iterable[ast.AST | None]) -> None:
+        for part in parts:
             if part is not None:
                 self.visit(part)
 
@@ -132,25 +152,41 @@ def root(node: ast.AST) -> ast.Name | None:
     return node if isinstance(node, ast.Name) else None
 
 
-def changed(node: ast.AST, changing: frozenset[str] = frozenset(), *, deferred: bool = False) -> list[ast.Name]:
-    """Where a node changes something in place, the name at which that something is reached.
+@dataclass(frozen=True)
+class Change:
+    """A name, and what is done to it: `set` an attribute or item, a `method` that changes it, or handed to a `call`."""
+
+    name: ast.Name
+    how: Literal["set", "method", "call"]
+
+
+def changes(node: ast.AST, changing: frozenset[str] = frozenset(), *, deferred: bool = False) -> list[Change]:
+    """Where a node changes something in place, the name of its module at which that something is reached.
 
     `changing` names functions and methods that do so to what they are given or belong to.
     """
     meant = {id(name) for name in module_names(node, deferred=deferred)}
-    found: list[ast.Name | None] = []
-    for part in ast.walk(node):
-        if isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load):
-            found.append(root(part))
-        elif isinstance(part, ast.Call):
-            name = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
-            if isinstance(part.func, ast.Attribute) and name in CHANGERS | changing:
-                found.append(root(part.func))
-            if name in {"setattr", "delattr", "next", "heappush", "heappop", "shuffle", "insort", "setitem", *changing}:
-                found += [n for n in ast.walk(part) if isinstance(n, ast.Name)]
-        elif isinstance(part, ast.Expr) and isinstance(part.value, ast.Call | ast.Await):  # called for what it does
-            found += [n for n in ast.walk(part.value) if isinstance(n, ast.Name)]
-    return [name for name in found if name is not None and id(name) in meant]
+    found = [change for part in ast.walk(node) for change in changes_at(part, changing)]
+    return [change for change in found if id(change.name) in meant]
+
+
+def changes_at(part: ast.AST, changing: frozenset[str]) -> Iterator[Change]:
+    if isinstance(part, ast.Attribute | ast.Subscript) and not isinstance(part.ctx, ast.Load):
+        if name := root(part):
+            yield Change(name, "set")
+    elif isinstance(part, ast.Call):
+        called = part.func.attr if isinstance(part.func, ast.Attribute) else getattr(part.func, "id", "")
+        if isinstance(part.func, ast.Attribute) and called in CHANGERS | changing and (name := root(part.func)):
+            yield Change(name, "method")
+        if called in SETTERS:
+            yield from (Change(n, "set") for arg in part.args[:1] if (n := root(arg)))
+        if called in CHANGERS | SETTERS | changing:
+            given = [*part.args, *(word.value for word in part.keywords)]
+            yield from (Change(n, "call") for arg in given for n in ast.walk(arg) if isinstance(n, ast.Name))
+        if called in changing:
+            yield from (Change(n, "call") for n in ast.walk(part.func) if isinstance(n, ast.Name))
+    elif isinstance(part, ast.Expr) and isinstance(part.value, ast.Call | ast.Await):  # called for what it does
+        yield from (Change(n, "call") for n in ast.walk(part.value) if isinstance(n, ast.Name))
 
 
 def shared_with(node: ast.stmt) -> set[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from tally.catalog.scope import FUNCTIONS, bound_as, changed, shared_with, stored
+from tally.catalog.calls import Calls
+from tally.catalog.scope import FUNCTIONS, bound_as, changes, reads, shared_with, stored
 
 WHOLE = "*"  # all that a module holds
 
@@ -100,30 +101,45 @@ def called(decorator: ast.expr) -> str:
 
 
 def in_place(found: Source) -> dict[str, list[int]]:
-    """For each name the statements that change it in place, whatever they call it and through whichever function."""
+    """For each name the statements that change it in place, or may: under any name, through any function."""
     inner = [node for part in found.body for node in ast.walk(part) if isinstance(node, FUNCTIONS)]
-    changing = frozenset(node.name for node in inner if changed(node, deferred=True) or assigns_global(node))
+    taken = {name for node in found.body if isinstance(node, ast.Import | ast.ImportFrom) for name in stored([node])}
+    changing = frozenset(node.name for node in inner if touched(node, frozenset(), taken) or assigns_global(node))
     result: dict[str, set[int]] = {}
+    calls = Calls(found.body, found.binders, found.modules())
     for at, node in enumerate(found.body):
-        todo = [name.id for name in changed(node, changing)]
-        done: set[str] = set()
-        while todo:
-            name = todo.pop()
-            if name in done:
-                continue
-            done.add(name)
-            for place in found.binders.get(name, []):
-                other = found.body[place]
-                todo += touched(other, changing) if isinstance(other, FUNCTIONS) else shared_with(other)
-        for name in done & found.binders.keys():
+        done = closure(found, own_changes(node, changing, taken), lambda other: follow(other, changing, taken))
+        if calls.may_change(node):
+            done |= {name for name in closure(found, reads(node), reads) if calls.is_mutable(name)}
+        for name in done & found.binders.keys() - taken:
             result.setdefault(name, set()).add(at)
     return {name: sorted(places) for name, places in result.items()}
 
 
-def touched(function: ast.AST, changing: frozenset[str]) -> set[str]:
+def closure(found: Source, names: set[str], more: Callable[[ast.stmt], set[str]]) -> set[str]:
+    """Names, and those that the statements that bind them lead to."""
+    todo, done = list(names), set[str]()
+    while todo:
+        name = todo.pop()
+        if name not in done:
+            done.add(name)
+            todo += [other for place in found.binders.get(name, []) for other in more(found.body[place])]
+    return done
+
+
+def follow(node: ast.stmt, changing: frozenset[str], taken: set[str]) -> set[str]:
+    return touched(node, changing, taken) if isinstance(node, FUNCTIONS) else shared_with(node)
+
+
+def own_changes(node: ast.AST, changing: frozenset[str], taken: set[str], *, deferred: bool = False) -> set[str]:
+    """The names of its own file that a node changes; what is imported is changed by nobody who may."""
+    return {change.name.id for change in changes(node, changing, deferred=deferred)} - taken
+
+
+def touched(function: ast.AST, changing: frozenset[str], taken: set[str]) -> set[str]:
     """The names of the module that a function changes when it is called."""
     rebound = {name for n in ast.walk(function) if isinstance(n, ast.Global) for name in n.names}
-    return rebound | {name.id for name in changed(function, changing, deferred=True)}
+    return rebound | own_changes(function, changing, taken, deferred=True)
 
 
 def assigns_global(function: ast.AST) -> bool:

@@ -4,14 +4,14 @@ To add a verb, write a function in include/tally/cli/<family>.py and give it one
 
     def status(json: Json = False) -> None:
         \"\"\"One sentence: what --help says.\"\"\"
-        from tally.control.streams import statuses          # heavy imports inside the function
+        from tally.serving.status import statuses           # heavy imports inside the function
         rows = statuses()
-        show([row.as_dict() for row in rows], json, lambda: print_table(rows))
+        show(rows, json, lambda: print_status(rows))
 
 Its arguments are typer's (Annotated[..., typer.Argument/Option]); `Json` and `show` come from tally.cli.output. It
 returns None when done, raises `typer.Exit(1)` or AnswerIsNo when the answer is no, and TallyError for wrong use. With
---json, file descriptor 1 is kept for `show`'s document: prints and a JVM's noise go to stderr. Exit codes: 0 done,
-1 no, 2 wrong use, 130 Ctrl-C.
+--json, stdout is kept for `show`'s document, and prints go to stderr; what is no line of Tally's own, such as a JVM's
+noise, reaches neither (tally.foreground). Exit codes: 0 done, 1 no, 2 wrong use, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 from typer.main import get_command
 
+from tally import foreground
 from tally.cli import failure
 from tally.cli.output import keep_stdout_for_the_document
 from tally.errors import TallyError
@@ -65,7 +66,8 @@ VERBS: dict[str, Verb] = {
 
 
 def main() -> NoReturn:
-    """The console script: run the command line and exit with its code."""
+    """The console script: run the command line, with the terminal to itself, and exit with its code."""
+    foreground.take(_verb(sys.argv[1:]))
     sys.exit(run(sys.argv[1:]))
 
 
@@ -82,7 +84,8 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the flush at exit does not complain too
+        # So that the flush at exit does not complain too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), foreground.descriptors()[0])
         return 1
     except TallyError as error:
         return failure.refused(error, as_json)
@@ -103,13 +106,19 @@ def _app(arguments: Sequence[str]) -> typer.Typer:
     """The typer app in which only the verb of this command line is real; the others stand there for --help."""
     app = typer.Typer(add_completion=False, help="One definition, two layers, sealed windows.")
     app.callback()(_no_options)
-    used = next((argument for argument in arguments if not argument.startswith("-")), None)
+    used = _verb(arguments)
     for name, verb in VERBS.items():
         if name == used:
             app.command(name)(_load(verb))
         else:
             app.command(name, help=verb.summary)(_stand_in)
     return app
+
+
+def _verb(arguments: Sequence[str]) -> str:
+    """The verb that is asked for; none: ""."""
+    used = next((argument for argument in arguments if not argument.startswith("-")), "")
+    return used if used in VERBS else ""
 
 
 def _load(verb: Verb) -> Callable[..., Any]:

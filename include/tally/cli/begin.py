@@ -35,10 +35,8 @@ def lines(found: dict[str, Any], *, new: bool) -> Iterator[str]:
     if said:
         yield f"  said by {said['by']} at {said['when']}" + (f": {said['why']}" if said["why"] else "")
     for one in found["missed"]:
-        proof = (
-            "no event of them is newer than" if one["proven"] else "by the declared lateness their events are before"
-        )
-        yield f"  gone before the archive began: {place(one)}; {proof} {one['events_before']}"
+        sure = "" if one["proven"] else " if the declared lateness holds"
+        yield f"  gone before the archive began: {place(one)}; their events are before {one['events_before']}{sure}"
     for one in found["may_lack"]:
         yield f"  windows that count as whole may lack: {place(one)}"
     if new:

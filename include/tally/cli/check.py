@@ -12,6 +12,7 @@ from tally.cli.output import Json, note, say, show
 from tally.errors import TallyError
 
 if TYPE_CHECKING:
+    from tally.catalog.spec import Pipeline
     from tally.speed.prove import Proof
 
 Setup = Annotated[bool, typer.Option("--setup", help="Check this machine instead: what is missing, and how to get it.")]
@@ -66,13 +67,8 @@ def _check_definitions(json: bool, *, spark: bool, seed: int | None) -> bool:
 
         for name, found in check_all(loaded).items():
             faults[name] = [str(fault) for fault in found]
-    proofs: dict[str, Proof] = {}
-    if seed is not None:
-        from tally.speed.prove import prove_all
-
-        note(f"proving {sum(not found for found in faults.values())} definitions with seed {seed}")
-        proofs, failed = prove_all([loaded.pipelines[name] for name in sorted(faults) if not faults[name]], seed)
-        faults.update((name, [str(fault)]) for name, fault in failed.items())
+    good = [loaded.pipelines[name] for name in sorted(faults) if not faults[name]]
+    proofs = {} if seed is None else _prove(good, seed, faults)
     ok = not any(faults.values())
 
     def lines() -> None:
@@ -90,6 +86,16 @@ def _check_definitions(json: bool, *, spark: bool, seed: int | None) -> bool:
         document |= {"seed": seed, "proofs": [asdict(proof) for proof in proofs.values()]}
     show(document, json, lines)
     return ok
+
+
+def _prove(good: list[Pipeline], seed: int, faults: dict[str, list[str]]) -> dict[str, Proof]:
+    """The proofs of good definitions; one that fails becomes a fault."""
+    from tally.speed.prove import prove_all
+
+    note(f"{len(good)} definitions over random events; the same again: tally check --prove --seed {seed}")
+    proofs, failed = prove_all(good, seed)
+    faults.update((name, [str(fault)]) for name, fault in failed.items())
+    return proofs
 
 
 def _told(proof: Proof | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import traceback
 from collections.abc import Sequence
@@ -11,8 +12,12 @@ from pathlib import Path
 
 import typer
 
+from tally import foreground
 from tally.cli.output import note, print_document
 from tally.errors import TallyError
+
+# The line that ends a traceback of Python's: the error's class, and what it says.
+RAISED = re.compile(r"[A-Za-z_][\w.]*: \S")
 
 
 def refused(error: TallyError, as_json: bool) -> int:
@@ -42,11 +47,21 @@ def unexpected(error: Exception, arguments: Sequence[str], as_json: bool) -> int
             cure="make it a folder that this user can write, with room on its disk",
         )
         return refused(told, as_json)
-    lines = str(error).strip().splitlines()
-    what = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-    file = _write_traceback(error, arguments)
-    refused(TallyError(f"unexpected {what}", cure=f"the traceback is in {file}"), as_json)
+    where = f"the traceback is in {_write_traceback(error, arguments)}"
+    if log := foreground.log():
+        where = f"what Spark said is in {log}; {where}"
+    refused(TallyError(f"unexpected {_what(error)}", cure=where), as_json)
     return 1
+
+
+def _what(error: Exception) -> str:
+    """The error in a line: of what Python raised for Spark, its own last words."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    if any(line.startswith("Traceback (most recent call last)") for line in lines):
+        raised = [line for line in lines if RAISED.match(line)]
+        return raised[-1] if raised else "error in a Python worker"
+    name = type(error).__name__
+    return f"{name}: {lines[0].strip()}" if lines else name
 
 
 def _bad_settings(error: Exception) -> TallyError:
@@ -58,7 +73,7 @@ def _bad_settings(error: Exception) -> TallyError:
 
 def _write_traceback(error: Exception, arguments: Sequence[str]) -> Path:
     name = f"error-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{os.getpid()}.log"
-    text = f"tally {' '.join(arguments)}\n\n{''.join(traceback.format_exception(error))}"
+    text = f"tally {' '.join(arguments)}\n\n{''.join(traceback.format_exception(error))}\n{foreground.unsaid()}"
     for folder in (_home() / "logs", Path(tempfile.gettempdir())):
         try:
             folder.mkdir(parents=True, exist_ok=True)

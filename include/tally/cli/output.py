@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tally import foreground
 from tally.words import is_text, printable
 
 # Characters of a line on stderr: a wrong argument of megabytes must not bury what is wrong with it.
@@ -23,11 +24,12 @@ _stdout: int | None = None
 
 
 def keep_stdout_for_the_document() -> None:
-    """From here on what this process, or a JVM it starts, writes to stdout goes to stderr; the document does not."""
+    """From here on what this process writes to stdout goes to stderr; the document does not."""
     global _stdout
     sys.stdout.flush()
-    _stdout = os.dup(1)
-    os.dup2(2, 1)
+    out, err = foreground.descriptors()
+    _stdout = os.dup(out)
+    os.dup2(err, out)
 
 
 def show(document: Any, as_json: bool, otherwise: Callable[[], None]) -> None:
@@ -59,7 +61,7 @@ def say(text: str) -> None:
 def note(message: str) -> None:
     """A word to the person at the terminal, never on stdout."""
     lines = (line if len(line) <= LONGEST else f"{line[:LONGEST]}... ({len(line):,})" for line in message.split("\n"))
-    typer.echo(printable("\n".join(lines), keep="\n\t"), err=True)
+    typer.echo(printable("\n".join(lines), keep="\n\t"), file=foreground.stderr())
 
 
 def _plain(value: Any) -> Any:

@@ -32,11 +32,13 @@ def reconcile(
 
 def reconciled(pipeline: str, since: str | None, until: str | None) -> dict[str, Any]:
     """Compare, judge and seal a range; the document of what came of it."""
+    from tally.reconcile import docs
     from tally.reconcile.compare import compare
     from tally.reconcile.judge import judge
     from tally.reconcile.report import document
     from tally.reconcile.seal import seal
 
+    docs.warm()
     number = compare(pipeline, since, until)
     judge(number)
     return document(seal(number))

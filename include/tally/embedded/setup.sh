@@ -83,6 +83,7 @@ system() {
 # -- what the repo keeps for itself -----------------------------------------------------------------------------------
 packages() {
     local python uv how
+    rm -rf include/*.egg-info # of an older install: with it on Python's path, Airflow finds the plugin twice
     if venv_done; then return; fi
     say "packages to .venv"
     rm -f .venv/.done

@@ -225,7 +225,7 @@ def backfill(pipelines: list[str]) -> Graph:
 
 
 def maintain() -> Graph:
-    """Once a day: small files, old versions, old rows."""
+    """Once a day: small files, old versions, old rows, and another part of the sealed windows audited."""
     return Graph(
         dag_id="maintain",
         title="Keep tables and databases small",
@@ -238,6 +238,13 @@ def maintain() -> Graph:
                 kind="spark",
                 runs="maintain.py",
                 doc="OPTIMIZE and VACUUM of archive, quarantine, batch and audit tables.",
+            ),
+            Node(
+                id="audit",
+                kind="spark",
+                runs="audit.py",
+                doc="Holds the next part of each pipeline's sealed windows against their seals and the archive.",
+                after=("lake",),
             ),
             Node(
                 id="control_store",

@@ -69,7 +69,8 @@ def account(
     wanted = replay.event_ranges(cut, ranges)
     if replay.is_session(cut):
         step = millis(cut.pipeline.window.step)
-        wanted = [merge([*wanted[0], *((slot - step, ceil(end + step, step)) for slot, end in ends.items())])]
+        wide = [(start - step, end + step) for start, end in wanted[0]]
+        wanted = [merge([*wide, *((slot - step, ceil(end + step, step)) for slot, end in ends.items())])]
     parts = zip(cut.pipeline.reads, wanted, strict=True)
     return [(times, counted(replay.tagged_events(spark, cut, topic, times), topic, cut)) for topic, times in parts]
 

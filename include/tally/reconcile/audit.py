@@ -1,4 +1,4 @@
-"""Goes over sealed windows again, whatever their age: the table against the seal, the seal against the archive.
+"""Goes over sealed windows again, whatever their age: table against seal, archive against manifests and seal.
 
 What fails is held, with an incident that says what differs; a restatement and a comparison seal it again.
 """
@@ -85,12 +85,12 @@ def audit(name: str, start: str | None = None, end: str | None = None, *, deep: 
     if start is None or end is None:
         done = Audit(pipeline=name, version=pipeline.version)
         for known in parts(pipeline, START):
-            done = looked_at(done, pipeline, known, known if deep else [])
+            done = looked_at(done, pipeline, known, known if deep else [], deep=deep)
         return done if deep else part(pipeline, done)
     wanted = aligned((instant(start, "--from"), instant(end, "--to")), pipeline)
     done = Audit(pipeline=name, version=pipeline.version)
     for known in parts(pipeline, *wanted):
-        done = looked_at(done, pipeline, known, known)
+        done = looked_at(done, pipeline, known, known, deep=deep)
     return done
 
 
@@ -106,8 +106,10 @@ def part(pipeline: Pipeline, done: Audit, *, table: bool = False) -> Audit:
     number, total = (pipeline.name, pipeline.version), seals.counts(pipeline.name, pipeline.version)
     days = max(1, parse_duration(settings().audit_within, field="TALLY_AUDIT_WITHIN") // timedelta(days=1))
     share = -(-sum(total.get(state, 0) for state in seals.VOUCHED) // days)
-    known = seals.following(*number, audits.place(*number).slot, share)
-    done = looked_at(done, pipeline, known if table else [], known)
+    known = seals.following(*number, audits.place(*number).slot, share) or seals.following(*number, START, share)
+    for at in range(0, len(known), PART):
+        some = known[at : at + PART]
+        done = looked_at(done, pipeline, some if table else [], some)
     failpoint("audit.before_place")
     reached = known[-1].slot_end if known else START
     more = seals.following(*number, reached, 1)
@@ -122,13 +124,16 @@ def parts(pipeline: Pipeline, start: int, end: int | None = None) -> Iterator[li
         start = known[-1].slot_end
 
 
-def looked_at(done: Audit, pipeline: Pipeline, table: Sequence[Seal], archive: Sequence[Seal]) -> Audit:
+def looked_at(
+    done: Audit, pipeline: Pipeline, table: Sequence[Seal], archive: Sequence[Seal], *, deep: bool = False
+) -> Audit:
     """Hold slots against the table, and others against the archive; those that fail are held from here on."""
     found: checks.Faults = {}
     if table or archive:
         spark = session(f"tally-audit-{pipeline.name}")
         seen = lake.version(restate.path(pipeline))
         checks.add(found, checks.of_table(spark, pipeline, table, seen))
+        checks.add(found, checks.of_manifests(spark, pipeline, archive, deep=deep))
         checks.add(found, checks.of_archive(spark, pipeline, archive))
     held = doubted.hold(pipeline, found)
     done.windows += len(table)

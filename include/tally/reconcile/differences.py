@@ -38,15 +38,7 @@ class Slot:
 
 def by_slot(batch: DataFrame, stream: DataFrame, pipeline: Pipeline) -> dict[int, Slot]:
     """Every slot that has a row in either layer, in one pass over both."""
-    finite = F.col("_apart") < rounding.APART
-    counts = {
-        "rows": F.count("batch"), "stream_rows": F.count("stream"), "last_end": F.max("_over"),
-        "rounded": F.sum("_rounded"), "exact": F.sum("_exact"), "same": F.count_if(F.col("_apart") == 0),
-        "other": F.count_if(~finite), "close": F.count_if(finite & (F.col("_apart") > 0)),
-        "apart": F.max(F.when(finite, F.col("_apart"))), "apart_by": F.max(F.when(finite, F.col("_apart_by"))),
-    }  # fmt: skip
-    rows = side_by_side({"batch": batch, "stream": stream}, pipeline)
-    found = rows.groupBy("_slot").agg(*(column.alias(name) for name, column in counts.items())).collect()
+    rows = by_slot_rows(side_by_side({"batch": batch, "stream": stream}, pipeline)).collect()
     return {
         row["_slot"]: Slot(
             rows=row["rows"],
@@ -59,8 +51,20 @@ def by_slot(batch: DataFrame, stream: DataFrame, pipeline: Pipeline) -> dict[int
             apart=row["apart"] or 0.0,
             apart_by=row["apart_by"] or 0.0,
         )
-        for row in found
+        for row in rows
     }
+
+
+def by_slot_rows(rows: DataFrame) -> DataFrame:
+    """A row a slot: how many rows either side has there, and how far apart they are."""
+    finite = F.col("_apart") < rounding.APART
+    counts = {
+        "rows": F.count("batch"), "stream_rows": F.count("stream"), "last_end": F.max("_over"),
+        "rounded": F.sum("_rounded"), "exact": F.sum("_exact"), "same": F.count_if(F.col("_apart") == 0),
+        "other": F.count_if(~finite), "close": F.count_if(finite & (F.col("_apart") > 0)),
+        "apart": F.max(F.when(finite, F.col("_apart"))), "apart_by": F.max(F.when(finite, F.col("_apart_by"))),
+    }  # fmt: skip
+    return rows.groupBy("_slot").agg(*(column.alias(name) for name, column in counts.items()))
 
 
 def digest_of(rows: int, rounded: object, exact: object) -> str:

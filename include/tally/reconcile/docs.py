@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,11 @@ class Table:
     rows: pd.DataFrame
     checks: Sequence[Check]
     index: tuple[str, ...] = ()
+
+
+def warm() -> None:
+    """Begin to import what `check` needs, while a JVM works: it takes seconds."""
+    threading.Thread(target=import_module, args=("great_expectations.expectations",), daemon=True).start()
 
 
 def check(pipeline: str, run: str, tables: Sequence[Table]) -> Checked:

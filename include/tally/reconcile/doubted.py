@@ -20,12 +20,17 @@ SHOWN = 5  # ranges that an incident names
 
 
 def hold(pipeline: Pipeline, found: Mapping[Seal, str]) -> list[Seal]:
-    """Hold the slots whose seals are still those that were audited, and tell of them; idempotent by slot.
+    """Hold the slots whose seals are still those that were audited; idempotent by slot.
 
-    A restatement unseals before it writes: a seal that is the same now stood over the rows that were looked at.
+    All that audits hold is told of, this one's and what an earlier one was killed before it told of.
     """
-    if not found:
-        return []
+    held = marked(pipeline, found) if found else []
+    tell(pipeline.name, pipeline.version)
+    return held
+
+
+def marked(pipeline: Pipeline, found: Mapping[Seal, str]) -> list[Seal]:
+    """A restatement unseals before it writes: a seal that is the same now stood over the rows that were looked at."""
     first, last = min(seal.slot_start for seal in found), max(seal.slot_end for seal in found)
     with lock.table("batch", pipeline.name, pipeline.version):
         now = {seal.slot_start: seal for seal in seals.read(pipeline.name, pipeline.version, first, last)}
@@ -33,12 +38,11 @@ def hold(pipeline: Pipeline, found: Mapping[Seal, str]) -> list[Seal]:
         failpoint("audit.before_hold")
         seals.write(replace(seal, state="held", fault=found[seal], changed_at=now_ms()) for seal in mine)
         failpoint("audit.after_hold")
-    tell(pipeline.name, pipeline.version)
     return mine
 
 
 def tell(pipeline: str, version: str) -> None:
-    """Open the incident of all slots that an audit holds, or add to it."""
+    """Open the incident of all slots that audits hold, or add to it."""
     found = seals.doubted(pipeline, version)
     if not found:
         return

@@ -23,7 +23,7 @@ def located(found: list[Mismatch], rows: dict[str, DataFrame]) -> list[Mismatch]
     for at, one in enumerate(found):
         ranges = offsets_of(one, rows) if at < MOST_LOOKED_INTO and one.lost else []
         sizes = [end - start for start, end in ranges]
-        if sum(sizes) == abs(one.lost):
+        if ranges and sum(sizes) == abs(one.lost):
             sign = 1 if one.lost > 0 else -1
             narrow += [replace(one, first=a, to=b, lost=sign * (b - a)) for a, b in ranges]
         else:

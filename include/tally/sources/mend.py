@@ -62,7 +62,7 @@ def mend(spark: SparkSession, topic: Topic) -> Mended:
         last = archive.progress(topic)
         if last is None:
             return Mended(topic=topic.name, found=[], read={}, gone=[])
-        if redecode.begun(topic, last):
+        if redecode.begun(topic, last.era):
             redecode.bring(spark, topic)
         account.repair(topic, whole=True)
         last = archive.progress(topic)

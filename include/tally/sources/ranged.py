@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from tally.catalog.duration import from_millis
 from tally.catalog.ranges import Range, merge
 
-# Each literal range is four comparisons a row and some lines of plan. More would make every plan longer, fewer would
-# have a pair of ranges a year apart read the year between them.
-FEW = 8
+# Each literal range is four comparisons a row and some lines of each of a plan's many scans: with eight, planning alone
+# took a second longer. Fewer would have ranges that are a year apart read the year between them.
+FEW = 4
 # Buckets over all of the ranges: a range lies in few of them, and a bucket meets few ranges. A tenth of a megabyte.
 BUCKETS = 4096
 

@@ -22,8 +22,7 @@ from tally.failpoints import failpoint
 from tally.sources import account, archive, cells, contract, manifest
 from tally.sources.archive import PROGRESS, Ingest, Words
 from tally.sources.cells import Sums
-from tally.sources.checksum import HOUR, RECORD, hourly, summed
-from tally.sources.claims import EVERYTHING
+from tally.sources.checksum import HOUR, RECORD, hourly, summed, whole
 from tally.sources.decode import decode
 from tally.supervise import lock
 
@@ -44,7 +43,7 @@ def ensure_current(spark: SparkSession, topic: Topic) -> None:
     """Have the archive's rows be those of the topic's contract; where they are, only its log is read."""
     archive.check_layout(topic, archive.path(topic))
     last = archive.progress(topic)
-    if last is not None and (last.contract != contract.of(topic) or begun(topic, last) is not None):
+    if last is not None and (last.contract != contract.of(topic) or begun(topic, last.era) is not None):
         with lock.table("archive", topic.name, jvm=jvm_pid(spark)):
             bring(spark, topic)
 
@@ -54,7 +53,7 @@ def bring(spark: SparkSession, topic: Topic) -> None:
     last = archive.progress(topic)
     if last is None:
         return
-    earlier = begun(topic, last)
+    earlier = begun(topic, last.era)
     if earlier is None and last.contract == contract.of(topic):
         return
     sources = (
@@ -72,10 +71,16 @@ def bring(spark: SparkSession, topic: Topic) -> None:
     account.repair(topic)
 
 
-def begun(topic: Topic, last: Ingest) -> Words | None:
+def begun(topic: Topic, era: int) -> Words | None:
     """The quarantine's commit of a redecode whose archive commit is missing."""
     newest = next(account.told(archive.quarantine_path(topic), ("quarantine", "redecode")), None)
-    return newest if newest is not None and newest.kind == "redecode" and newest.place[0] > last.era else None
+    return newest if newest is not None and newest.kind == "redecode" and newest.place[0] > era else None
+
+
+def unfinished(topic: Topic) -> bool:
+    """Whether a redecode was begun and not ended: it goes on from files that no newest version holds any more."""
+    last = next(account.told(archive.path(topic), PROGRESS), None)
+    return last is not None and begun(topic, last.place[0]) is not None
 
 
 def changed_since(topic: Topic, version: int) -> list[Range]:
@@ -179,15 +184,15 @@ def overwrite(rows: DataFrame, where: str, words: str) -> None:
 
 
 def changes(spark: SparkSession, topic: Topic, before: Words, sources: Sources, hours: DataFrame) -> list[Range]:
-    """The hours of event time whose valid records are not what they were; all of time where columns are others."""
+    """The hours of event time whose valid records are not what they were; all there are where columns are others."""
     rows = spark.read.format("delta").option("versionAsOf", sources.archive).load(archive.path(topic))
-    wanted = spark.createDataFrame([], topic.ddl).dtypes
-    if before.said["event_time"] != topic.event_time or not set(wanted) <= set(rows.dtypes):
-        return EVERYTHING
-    old = hourly(manifest.as_records(rows.where(F.col("_ingest") <= sources.through), topic, "archive"), topic)
-    then, now = (
-        {row["_cell"]: Sums.of(row) for row in summed(frame, "_cell").collect()}
-        for frame in (old, hours.where("_reason IS NULL"))
-    )
-    differ = [cell for cell in then.keys() | now.keys() if not manifest.same(then.get(cell), now.get(cell))]
+    rows = rows.where(F.col("_ingest") <= sources.through)
+    now = {row["_cell"]: Sums.of(row) for row in summed(hours.where("_reason IS NULL"), "_cell").collect()}
+    wanted, time = spark.createDataFrame([], topic.ddl).dtypes, before.said["event_time"]
+    if time != topic.event_time or not set(wanted) <= set(rows.dtypes):
+        differ = {*now, *(row[0] for row in rows.select(whole(F.unix_millis(time), HOUR)).distinct().collect())}
+    else:
+        old = hourly(manifest.as_records(rows, topic, "archive"), topic)
+        was = {row["_cell"]: Sums.of(row) for row in summed(old, "_cell").collect()}
+        differ = {cell for cell in was.keys() | now.keys() if not manifest.same(was.get(cell), now.get(cell))}
     return merge(((cell * HOUR, (cell + 1) * HOUR) for cell in differ), most=MOST_RANGES)

@@ -14,11 +14,11 @@ ORDER_FREE = {
     "StddevPop", "StddevSamp", "VariancePop", "VarianceSamp", "CovPopulation", "CovSample", "Corr", "Skewness",
     "Kurtosis", "RegrCount", "RegrAvgX", "RegrAvgY", "RegrR2", "RegrSXX", "RegrSXY", "RegrSYY", "RegrSlope",
     "RegrIntercept", "HyperLogLogPlusPlus", "Percentile", "Median", "PercentileCont", "PercentileDisc",
-    "BitmapConstructAgg", "BitmapOrAgg", "BitmapAndAgg",
+    "Product", "BitmapConstructAgg", "BitmapOrAgg", "BitmapAndAgg",
 }  # fmt: skip
 # Of these the partial results are added in floating point, whatever they are made of.
 ALWAYS_ROUNDED = {name for name in ORDER_FREE if name.startswith(("Stddev", "Var", "Cov", "Corr", "Skew", "Kurt"))}
-ALWAYS_ROUNDED |= {name for name in ORDER_FREE if name.startswith("Regr") and name != "RegrCount"}
+ALWAYS_ROUNDED |= {name for name in ORDER_FREE if name.startswith("Regr") and name != "RegrCount"} | {"Product"}
 COLLECTED = {"CollectList", "CollectSet"}
 # What makes of a collected array the same in any order.
 LEVEL = {"SortArray", "Size", "ArrayMax", "ArrayMin", "Cardinality"}
@@ -119,7 +119,7 @@ def is_rounded(expression: Expression, rounded: set[int], pipeline: Pipeline) ->
     chosen = {"If": of_what[:1], "CaseWhen": of_what[0 : len(of_what) // 2 * 2 : 2]}.get(expression.kind, [])
     if expression.kind in SMOOTH and not any(chosen):
         return True
-    if expression.kind == "Cast" and expression.type in ("double", "float"):
+    if expression.kind == "Cast" and expression.type == "double":
         return True
     refuse(
         pipeline,

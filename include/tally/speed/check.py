@@ -16,7 +16,7 @@ from tally.catalog.spec import Catalogue, Pipeline
 from tally.engine import session
 from tally.errors import DefinitionError, TallyError
 from tally.sources.frames import applied_to_stream, as_given, flatten, with_window
-from tally.speed.plan import plan_of, refuse
+from tally.speed.plan import plan_of, refuse, shape
 from tally.speed.plan_rules import check_plan
 from tally.speed.reach import check_reach
 
@@ -51,13 +51,14 @@ def check(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
         raise
     except Exception as error:
         raise author_error(error, pipeline) from None
-    check_streaming(spark, pipeline)
-    check_plan(out, frames, pipeline)
+    plan = plan_of(out, frames)
+    check_plan(plan, out.schema, frames, pipeline)
+    check_streaming(spark, pipeline, shape(plan))
     return rows
 
 
-def check_streaming(spark: SparkSession, pipeline: Pipeline) -> None:
-    """Ask Spark whether the function can run as a stream in its output mode; nothing is started."""
+def check_streaming(spark: SparkSession, pipeline: Pipeline, expected: list[str]) -> None:
+    """Ask Spark whether the function can run as a stream in its output mode, and as it does over bounded frames."""
     frames = []
     for topic in pipeline.reads:
         ticks = spark.readStream.format("rate").load()
@@ -75,9 +76,12 @@ def check_streaming(spark: SparkSession, pipeline: Pipeline) -> None:
         raise
     except Exception as error:
         raise author_error(error, pipeline) from None
+    check_reach(spark, plan, pipeline)
     if any(node.kind == "EventTimeWatermark" for node in plan_of(out, given).walk()):
         refuse(pipeline, "the function sets a watermark of its own", "say it in the topic: lateness=...")
-    check_reach(spark, plan, pipeline)
+    if shape(plan_of(pipeline.function(*given), given)) != expected:
+        cure = "let the plan follow from nothing but the frames that it is given"
+        refuse(pipeline, "the function does something else the second time, or over a stream", cure)
 
 
 @contextmanager

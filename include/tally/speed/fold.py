@@ -6,6 +6,7 @@ Only the stream's own driver calls this (see keeper), so the table keeps its one
 from __future__ import annotations
 
 from datetime import date, timedelta
+from itertools import islice
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +23,9 @@ from tally.speed import commit, past
 
 # A fold rewrites the days it touches: one with fewer files than this reads fast enough as it is.
 FILES_WORTH_A_FOLD = 16
+# Days of one fold or trim: their dates stand in its plan and its commit. The newest are folded first; a stream that
+# catches up on a year has the rest of its days in later turns.
+MOST_DAYS = 32
 
 
 def newest_rows(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
@@ -68,7 +72,8 @@ def crowded_days(where: str) -> list[date]:
     for file in table.file_uris():
         day = file.split("_date=")[1].split("/")[0]
         counts[day] = counts.get(day, 0) + 1
-    return sorted(date.fromisoformat(day) for day, files in counts.items() if files >= FILES_WORTH_A_FOLD)
+    crowded = sorted(date.fromisoformat(day) for day, files in counts.items() if files >= FILES_WORTH_A_FOLD)
+    return crowded[-MOST_DAYS:]
 
 
 def trim(spark: SparkSession, pipeline: Pipeline) -> int:
@@ -79,7 +84,7 @@ def trim(spark: SparkSession, pipeline: Pipeline) -> int:
         return 0
     before = now_ms() - millis(parse_duration(settings().trim_after, field="TALLY_TRIM_AFTER"))
     old = [day for day in days_of(table) if (day - date(1970, 1, 1)) / timedelta(milliseconds=1) < before]
-    gone = [day for day in old if whole_day_sealed(spark, pipeline, day, before)]
+    gone = list(islice((day for day in old if whole_day_sealed(spark, pipeline, day, before)), MOST_DAYS))
     if gone:
         past.will_trim(spark, pipeline, gone)
         failpoint("speed.before_trim")

@@ -47,9 +47,6 @@ class Lineage:
                 found |= self.origins(made)
         return found
 
-    def is_time(self, ident: int) -> bool:
-        return self.origin(ident) is not None and self.origin(ident) == (0, "window")
-
 
 def top_aggregate(plan: Node) -> tuple[list[Node], Node | None]:
     """The nodes above a function's last aggregation, and that one; None where there is none, or rows meet above it."""

@@ -42,7 +42,7 @@ class Expression:
     @property
     def words(self) -> str:
         """As Spark would show it, without the numbers of its columns."""
-        return re.sub(r"#\d+L?", "", str(self.jvm.toString()))
+        return bare(self.jvm)
 
     @property
     def type(self) -> str:
@@ -82,9 +82,22 @@ def plan_of(out: DataFrame, given: Sequence[DataFrame]) -> Node:
     return node_of(out._jdf.queryExecution().analyzed(), [one._jdf.queryExecution().analyzed() for one in given])
 
 
+def shape(plan: Node) -> list[str]:
+    """What a plan does, in words that are the same whenever it is made anew."""
+    return [
+        node.kind if node.given is not None else f"{node.kind} {[bare(one) for one in items(node.jvm.expressions())]}"
+        for node in plan.walk()
+    ]
+
+
+def bare(jvm: Any) -> str:
+    """An expression without the numbers that Spark counts names by, and without the mark of an event time."""
+    return re.sub(r"#\d+L?(-T\d+ms)?|(?<=[a-z])_\d+\b", "", str(jvm.toString()))
+
+
 def node_of(jvm: Any, given: Sequence[Any]) -> Node:
     for at, frame in enumerate(given):
-        if jvm.fastEquals(frame):
+        if jvm.fastEquals(frame) or jvm.sameResult(frame):  # the second: a copy, where rows meet their own topic's
             return Node(kind=GIVEN, given=at, jvm=jvm)
     below = tuple(node_of(one, given) for one in items(jvm.children()))
     return Node(kind=str(jvm.nodeName()), below=below, jvm=jvm)

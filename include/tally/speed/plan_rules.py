@@ -10,7 +10,7 @@ from pyspark.sql.types import ArrayType, DataType, StructType
 from tally.catalog.spec import Pipeline
 from tally.speed.aggregates import check_order, check_rounding
 from tally.speed.grouping import Lineage, check_grouping, top_aggregate
-from tally.speed.plan import GIVEN, Expression, Node, plan_of, refuse
+from tally.speed.plan import GIVEN, Expression, Node, refuse
 
 CONSTANTS = {"LocalRelation", "LogicalRDD", "OneRowRelation", "Range"}
 ROW_BY_ROW = {"Project", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression"}
@@ -30,43 +30,31 @@ COMPARED = (
 )  # fmt: skip
 
 
-def check_plan(out: DataFrame, given: Sequence[DataFrame], pipeline: Pipeline) -> None:
+def check_plan(plan: Node, schema: StructType, given: Sequence[DataFrame], pipeline: Pipeline) -> None:
     """Refuse a function whose rows could differ between the layers, or from one run to the next."""
-    plan = plan_of(out, given)
     lineage = Lineage(plan, given)
     for node in plan.walk():
-        check_node(node, lineage, pipeline)
+        check_node(node, pipeline)
         for expression in node.expressions:
             check_steady(expression, pipeline)
-    check_types(out.schema, pipeline)
+    check_types(schema, pipeline)
     check_above(plan, pipeline)
     check_grouping(plan, lineage, pipeline)
     check_order(plan, lineage, pipeline)
     check_rounding(plan, pipeline)
 
 
-def check_node(node: Node, lineage: Lineage, pipeline: Pipeline) -> None:
+def check_node(node: Node, pipeline: Pipeline) -> None:
     """Refuse nodes whose rows follow from more than the events: other tables, partitions, order, chance."""
     if not node.below and node.given is None and node.kind not in CONSTANTS:
         cure = "read it as a topic, or write what is constant into the function"
         refuse(pipeline, f"the function reads something that is no topic: {node.kind}", cure)
     if node.kind in ("Deduplicate", "Distinct"):
-        check_distinct(node, lineage, pipeline)
+        # Which of several rows stays is chance, and a stream forgets what it has seen by rules of its own.
+        refuse(pipeline, "it drops duplicates itself", "declare the topic's unique=, and both layers take each id once")
     if node.below and node.kind not in KNOWN | ROW_BY_ROW:
         cure = "use select, where, join, groupBy and a udf over single events"
         refuse(pipeline, f"what {node.kind} gives depends on how rows are cut into batches and partitions", cure)
-
-
-def check_distinct(node: Node, lineage: Lineage, pipeline: Pipeline) -> None:
-    """Rows that are the same all over may be one; of rows that differ, it is chance which one stays."""
-    columns = {ident for _, ident in node.below[0].output}
-    kept = columns if node.kind == "Distinct" else {one.id for one in node.expressions}
-    if kept != columns or not any(lineage.is_time(ident) for ident in columns):
-        refuse(
-            pipeline,
-            "which of several rows stays when duplicates are dropped depends on their order",
-            "declare the topic's unique=, or drop duplicates of whole rows, with their event time",
-        )
 
 
 def check_steady(expression: Expression, pipeline: Pipeline) -> None:

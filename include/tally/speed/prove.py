@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import random
+import re
 import tempfile
 import time
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from tally.catalog.duration import iso
 from tally.catalog.spec import Pipeline
 from tally.engine import session
 from tally.errors import DefinitionError, TallyError
+from tally.settings import settings
 from tally.sources.frames import applied_to_stream, as_given, without_duplicates
 from tally.speed.check import author_error
 from tally.speed.sample import Row, Sample, moment, sample
@@ -50,6 +52,9 @@ class Proof:
 
 def prove_all(pipelines: Sequence[Pipeline], seed: int) -> tuple[dict[str, Proof], dict[str, TallyError]]:
     """Each pipeline's proof, or what it fails of."""
+    if not settings().spark_master.startswith("local"):
+        cure = "TALLY_SPARK_MASTER='local[2]' tally check --prove"
+        raise TallyError("a proof's events are files of this machine", field="TALLY_SPARK_MASTER", cure=cure)
     spark = session("tally-check")
     proofs: dict[str, Proof] = {}
     failed: dict[str, TallyError] = {}
@@ -211,8 +216,11 @@ def without(values: Row | None, names: set[str]) -> str:
 def failed(error: Exception, pipeline: Pipeline, seed: int) -> DefinitionError:
     """A function that fails on an event fails on it whenever it is read: the stream would stand still."""
     told = author_error(error, pipeline)
+    raised = re.findall(r"^(?!py4j|pyspark)[\w.]*(?:Error|Exception): .*$", str(error), re.M)
+    in_python = "Python worker" in str(error) and raised
+    message = raised[-1] if in_python else re.sub(r"\[STREAM_FAILED\].*?with exception: ", "", told.message)
     return DefinitionError(
-        f"it fails on random events (seed {seed}): {told.message}",
+        f"it fails on random events (seed {seed}): {message[:400]}",
         pipeline=pipeline.name,
         field="function",
         where=told.where,

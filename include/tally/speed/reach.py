@@ -17,6 +17,9 @@ INSTANT = 1_767_600_000_000
 def check_reach(spark: SparkSession, plan: Any, pipeline: Pipeline) -> None:
     """Refuse a join of streams that pairs events further apart than the batch reads beyond its range."""
     for join in joins(plan):
+        if pipeline.reach is None:
+            cure = "group by the window and the key, and compare inside the group; a join takes two topics"
+            refuse(pipeline, "it joins its topic with itself, and the batch reads only the events of its windows", cure)
         for here, there in ((join.left(), join.right()), (join.right(), join.left())):
             apart = furthest(spark, join, here, there)
             if apart is None:
@@ -26,7 +29,7 @@ def check_reach(spark: SparkSession, plan: Any, pipeline: Pipeline) -> None:
                     "bound both sides: paid_at >= pickup AND paid_at < pickup + INTERVAL 30 MINUTES",
                     field="reach",
                 )
-            if pipeline.reach is not None and apart > millis(pipeline.reach):
+            if apart > millis(pipeline.reach):
                 refuse(
                     pipeline,
                     f"the join pairs events up to {apart / 1000:g} seconds apart, and the batch reads less far",

@@ -8,7 +8,6 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from tally.catalog.fingerprint import reached
 from tally.catalog.spec import Pipeline, Topic
 
 EVENTS = 240  # of each topic: some tens of groups of several events, and seconds of Spark
-CHUNKS = 6  # micro-batches; the last event comes in one of its own
+CHUNKS = 5  # micro-batches; the last event comes in one of its own
 T0 = 1_767_571_200_000_000  # 2026-01-05, in microseconds: the start of a day
 QUOTED, NUMBER = re.compile(r"'([^']{0,20})'"), re.compile(r"(?<![\w.'])\d{1,9}(?:\.\d{1,6})?(?![\w.'])")
 Row = dict[str, Any]
@@ -56,7 +55,7 @@ class Maker:
         self.pipeline, self.chance = pipeline, random.Random(seed)
         words = constants(pipeline)
         self.texts = ["a", "b", "B", "", "é", *(w for w in words if isinstance(w, str) and len(w) <= 20)]
-        numbers = [w for w in words if isinstance(w, int | float) and abs(w) <= 10_000]
+        numbers = [w for w in words if isinstance(w, int | float) and abs(w) <= 2**31 - 2]
         self.wholes = [0, 1, 2, 3, -1, *(int(n) + by for n in numbers for by in (0, 1))]
         self.reals = [0.1, 0.2, 0.3, -0.1, 1e-9, -1e-9, 1 / 3, 100.25, -2.5, 0.0, *map(float, numbers)]
         names = [set(topic.columns) for topic in pipeline.reads]
@@ -86,10 +85,10 @@ class Maker:
         chance, delay = self.chance, millis(topic.lateness) * 900
         arriving = sorted((time + (chance.randrange(delay) if delay else 0), time) for time in times)
         cuts = sorted(chance.sample(range(1, len(arriving)), CHUNKS - 1))
+        if not delay:
+            cuts = [later(cut, [time for _, time in arriving]) for cut in cuts]
         rows = [self.row(topic, shape, time, at) for at, (_, time) in enumerate(arriving)]
         chunks = [rows[a:b] for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
-        if not delay:
-            even_out(chunks, topic.event_time)
         for at, chunk in enumerate(chunks[1:], 1):
             earlier = [row for before in chunks[:at] for row in before]
             if topic.unique and earlier:
@@ -131,7 +130,7 @@ class Maker:
         """A value of a type, from few: small, negative, tiny, zero, and those that the function's source names."""
         chance = self.chance
         if isinstance(kind, IntegralType):
-            most = {ByteType: 127, ShortType: 32_767}.get(type(kind), 10_001)
+            most = {ByteType: 127, ShortType: 32_767}.get(type(kind), 2**31 - 1)
             return self.weighed(max(-most, min(most, chance.choice(self.wholes))))
         if isinstance(kind, DecimalType):
             digits = 10 ** min(kind.precision, 5)
@@ -154,7 +153,7 @@ class Maker:
         return text.encode() if isinstance(kind, BinaryType) else text
 
     def weighed(self, number: Any) -> Any:
-        self.weight += abs(number) + number * number
+        self.weight += abs(number) + min(number * number, 1e8)  # of what the source names, only itself
         return number
 
 
@@ -170,11 +169,11 @@ def sample(pipeline: Pipeline, shapes: list[StructType], seed: int) -> Sample:
     return Sample(topics=topics, end=newest, weight=maker.weight)
 
 
-def even_out(chunks: list[list[Row]], time: str) -> None:
-    """Where nothing may be late, events of one instant are in one micro-batch: the next has later ones only."""
-    for before, after in pairwise(chunks):
-        while before and after and after[0][time] == before[-1][time]:
-            before.append(after.pop(0))
+def later(cut: int, times: list[int]) -> int:
+    """A cut that parts no events of one instant: with no lateness, the next micro-batch has later ones only."""
+    while cut < len(times) and times[cut] == times[cut - 1]:
+        cut += 1
+    return cut
 
 
 def moment(micros: int) -> datetime:

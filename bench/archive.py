@@ -1,0 +1,76 @@
+"""What the archive's bytes cost in room and time, what its manifests cost, and how fast all is decoded again."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from bench import truth
+from bench.home import fresh_home, tally
+
+HOUR = 3_600_000
+
+
+def measure(given: argparse.Namespace) -> dict[str, Any]:
+    """The same rides archived without and with their bytes, verified, and decoded again under another contract."""
+    with fresh_home(TALLY_MAX_OFFSETS_PER_INGEST=str(given.archived)) as home:
+        sent = tally("produce", "rides", "--count", str(given.archived), "--rate", "100", "--no-payments")
+        records = sum(sent["sent"]["rides"].values())
+        hour = min(start for start, _ in truth.windows(home / "truth" / "rides.csv")[0]) // HOUR * HOUR
+        from tally.engine import session
+
+        spark = session("bench-archive")
+        archived(spark, home, "warm", keep=True)
+        plain = archived(spark, home, "plain", keep=False)
+        kept = archived(spark, home, "kept", keep=True)
+        return {"records": records, "without_bytes": plain, "with_bytes": kept, **looked_at(spark, (hour, hour + HOUR))}
+
+
+def archived(spark: Any, home: Path, lake: str, *, keep: bool) -> dict[str, Any]:
+    """One ingest of all into a lake of its own: seconds, and the archive's size."""
+    from tally.catalog.load import catalogue
+    from tally.sources import archive
+    from tally.sources.ingest import ingest
+
+    os.environ |= {
+        "TALLY_LAKE": str(home / lake),
+        "TALLY_CONTROL": f"sqlite:///{home / lake}.db",
+        "TALLY_ARCHIVE_BYTES": str(keep),
+    }
+    topic = catalogue().topic("rides")
+    seconds, done = timed(lambda: ingest(spark, topic))
+    files = Path(archive.path(topic)).rglob("*.parquet")
+    return {
+        "ingest_seconds": seconds,
+        "archive_mb": round(sum(file.stat().st_size for file in files) / 1e6, 1),
+        "archived": sum(one.archived for one in done),
+    }
+
+
+def looked_at(spark: Any, hour: tuple[int, int]) -> dict[str, Any]:
+    """The last archive verified, by an hour and whole, and decoded again because the skew changed."""
+    from tally.catalog.load import catalogue
+    from tally.sources import manifest, redecode
+
+    topic = catalogue().topic("rides")
+    took: dict[str, Any] = {}
+    for name, look in {
+        "verify_hour": lambda: manifest.verify(spark, topic, [hour]),
+        "verify_all": lambda: manifest.verify(spark, topic),
+        "verify_deep": lambda: manifest.verify(spark, topic, deep=True),
+    }.items():
+        took[f"{name}_seconds"], found = timed(look)
+        assert found == [], found
+    os.environ["TALLY_SKEW"] = "6 minutes"
+    took["redecode_seconds"], _ = timed(lambda: redecode.ensure_current(spark, topic))
+    return took
+
+
+def timed(act: Callable[[], Any]) -> tuple[float, Any]:
+    began = time.monotonic()
+    done = act()
+    return round(time.monotonic() - began, 1), done

@@ -1,0 +1,85 @@
+"""What Spark is asked does not grow: a plan is as long for ten thousand scattered windows as for ten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import world as worlds
+from pyspark.sql import DataFrame, SparkSession
+
+from tally.batch.events import stated
+from tally.batch.restate import Restatement
+from tally.batch.scope import sessions
+from tally.catalog.load import catalogue
+from tally.catalog.ranges import Range
+from tally.catalog.spec import Pipeline
+from tally.control.ledger import MicroBatch
+from tally.reconcile import replay
+from tally.reconcile.cut import Cut
+from tally.reconcile.differences import by_slot_rows, side_by_side
+from tally.sources import archive
+
+KINDS = ("tumbling_u", "hopping", "session_u", "join_u")
+
+
+@pytest.fixture
+def pipelines(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Pipeline]:
+    """A catalogue of each kind, with empty archives; no broker is asked."""
+    worlds.declare(tmp_path, "plans.", monkeypatch, list(KINDS))
+    known = catalogue()
+    for topic in known.topics.values():
+        archive.make_tables(spark, topic)
+    return known.pipelines
+
+
+def scattered(count: int) -> list[Range]:
+    step = 4 * worlds.MINUTE
+    return [(worlds.T0 + at * step, worlds.T0 + at * step + 2 * worlds.MINUTE) for at in range(count)]
+
+
+def cut_of(pipeline: Pipeline, batches: int) -> Cut:
+    """A stream of so many micro-batches of ten offsets each."""
+    versions = {topic.name: 0 for topic in pipeline.reads}
+    ledger = [
+        MicroBatch(
+            pipeline=pipeline.name, version=pipeline.version, generation=1, batch=at, late_watermark=at, watermark=at,
+            ranges={topic.name: {0: (at * 10, at * 10 + 10)} for topic in pipeline.reads}, rows=1, delta_version=at,
+            committed_at=0,
+        )
+        for at in range(batches)
+    ]  # fmt: skip
+    return Cut(
+        pipeline=pipeline, batches=ledger, speed_version=0, travels=True, batch_version=0, filters=False,
+        late_rule="event" if pipeline.reads[0].unique else "window",
+        stated=Restatement(
+            covered=[], stale=[], through={}, seen={}, versions=versions, redecoded={}, ends={}, ranges=[],
+            delta_version=0,
+        ),
+    )  # fmt: skip
+
+
+def length(frames: Sequence[DataFrame]) -> int:
+    return sum(len(frame._jdf.queryExecution().toString()) for frame in frames)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_no_plan_grows_with_windows_or_micro_batches(
+    spark: SparkSession, pipelines: dict[str, Pipeline], name: str
+) -> None:
+    pipeline = pipelines[name]
+    lengths = []
+    for count in (10, 10_000):
+        ranges, cut = scattered(count), cut_of(pipeline, count)
+        times = replay.event_ranges(cut, ranges)
+        if pipeline.window.kind == "session":
+            batch = sessions(spark, pipeline, times[0], cut.stated.versions)
+        else:
+            batch = stated(spark, pipeline, ranges, cut.stated.versions)
+        frames = [replay.tagged_events(spark, cut, *part) for part in zip(pipeline.reads, times, strict=True)]
+        stream = replay.replayed(cut, frames, ranges)
+        rows = side_by_side({"batch": batch, "stream": stream}, pipeline)
+        lengths.append([length([batch]), length(frames), length([stream]), length([by_slot_rows(rows)])])
+    few, many = lengths
+    assert all(abs(a - b) < 0.05 * a for a, b in zip(few, many, strict=True)), (few, many)
