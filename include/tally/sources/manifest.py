@@ -17,7 +17,6 @@ from tally.catalog.spec import Topic
 from tally.control import manifests
 from tally.errors import AnswerIsNo
 from tally.sources import account, archive
-from tally.sources.archive import Ingest
 from tally.sources.cells import NONE, Cell, Sums, merged
 from tally.sources.checksum import HOUR, hourly, summed
 from tally.sources.claims import EVERYTHING, Claimed, cells_of, claimed, said
@@ -57,8 +56,14 @@ def check(
     places: Sequence[str] = PLACES,
     pipeline: str | None = None,
 ) -> None:
-    """Refuse to go on where archive or quarantine do not hold what was written: see `verify`."""
+    """Refuse to go on where archive or quarantine do not hold what was written: see `verify`.
+
+    Before they are accused, what the control store has of the commits' words is copied again: those decide.
+    """
     found = verify(spark, topic, ranges, version=version, seq=seq, since=since, places=places)
+    if found:
+        account.repair(topic, whole=True)
+        found = verify(spark, topic, ranges, version=version, seq=seq, since=since, places=places)
     if found:
         raise refusal(topic, found, pipeline)
 
@@ -94,21 +99,6 @@ def verify(
     if last is None:
         return []
     account.complete(topic, last)
-
-    def look() -> list[Mismatch]:
-        return mismatches(spark, topic, last, ranges, version=version, seq=seq, since=since, places=places, deep=deep)
-
-    if not look():
-        return []
-    account.repair(topic, whole=True)  # the control store's copy may be what is wrong: the commits' words decide
-    return look()
-
-
-def mismatches(
-    spark: SparkSession, topic: Topic, last: Ingest, ranges: Sequence[Range] | None, *,
-    version: int | None, seq: int | None, since: int, places: Sequence[str], deep: bool,
-) -> list[Mismatch]:  # fmt: skip
-    """The same, by what the control store now has of the commits' words."""
     era = last.era if version is None else manifests.era_at(topic.name, version)
     through = last.seq if seq is None else seq
     versions = {"archive": version}
