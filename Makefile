@@ -29,6 +29,8 @@ bench: setup ## measure what docs/measurements.md states
 faults: setup ## kill and corrupt on purpose, and see that nothing is lost or counted twice
 	@$(BIN)/python -m faults --json faults.json
 	@$(BIN)/python -m faults.plain
+	@$(BIN)/python -m faults.planted --json planted.json
+	@$(BIN)/python -m faults.planted --clean 50
 	@$(BIN)/python -m pytest -m 'long or not long' tests/faults tests/test_large_records.py tests/sources/test_decode_fuzz.py tests/cli/test_terminal.py tests/embedded/test_home_page.py $(addprefix tests/integration/test_,trimmed.py stale.py long_run.py negative_controls.py restating.py)
 
 lock: setup ## write requirements.lock anew from requirements.txt

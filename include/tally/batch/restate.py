@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tally import lake
+from tally.batch import contradiction
 from tally.batch.events import archive_versions, archived, stated
 from tally.batch.scope import scope, session_scope
 from tally.catalog.duration import from_millis, millis
@@ -54,9 +56,13 @@ def path(pipeline: Pipeline) -> str:
 
 
 def newest(pipeline: Pipeline) -> Restatement | None:
-    """The newest restatement, from the batch table's own log."""
-    commit = lake.newest(path(pipeline), "restate")
-    return from_words(commit.words, commit.version) if commit else None
+    """The newest restatement, from the batch table's own log; words of it that cannot be true are refused."""
+    of_kind = (commit for commit in lake.commits(path(pipeline)) if commit.words.get("kind") == "restate")
+    found = [from_words(commit.words, commit.version) for commit in islice(of_kind, 2)]
+    if not found:
+        return None
+    contradiction.check(pipeline, found[0], found[1] if len(found) > 1 else None)
+    return found[0]
 
 
 def from_words(words: dict[str, Any], version: int) -> Restatement:

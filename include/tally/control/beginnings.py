@@ -121,10 +121,14 @@ def missed_of(topic: str, at: int, partitions: Mapping[str, Mapping[str, Any]]) 
     ]  # fmt: skip
 
 
-def is_known(topic: str) -> bool:
-    """Whether the beginning of a topic was ever looked at."""
+def known(topic: str) -> tuple[int, dict[str, Any]] | None:
+    """What is kept of a topic's beginning, as the archive's words have it; None where it was never looked at."""
     with store().connect() as connection:
-        return connection.execute(sa.select(beginnings.c.topic).where(beginnings.c.topic == topic)).first() is not None
+        row = connection.execute(sa.select(beginnings).where(beginnings.c.topic == topic)).first()
+    if row is None:
+        return None
+    of_words = {p: {name: found[name] for name in found if name != "newest"} for p, found in row.partitions.items()}
+    return int(row.at), of_words
 
 
 def keep(topic: str, at: int, partitions: Partitions) -> None:

@@ -22,7 +22,7 @@ from tally.catalog.spec import Pipeline, Topic
 from tally.control.seals import Seal
 from tally.reconcile.digest import NOTHING, PARTED, alike, digests
 from tally.reconcile.trimmed import vouchers
-from tally.sources import manifest
+from tally.sources import account, manifest
 
 Faults = dict[Seal, str]
 
@@ -139,7 +139,11 @@ def of_manifests(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal],
             return f"{NOT_WRITTEN}: {', '.join(map(str, wrong[: manifest.SHOWN]))}" if wrong else ""
 
         if known:
-            add(found, narrowed(known, look, [0]))
+            wrong = narrowed(known, look, [0])
+            if wrong:  # or what the control store has of the commits' words is: these decide
+                account.repair(topic, whole=True)
+                wrong = narrowed(known, look, [0])
+            add(found, wrong)
     return found
 
 

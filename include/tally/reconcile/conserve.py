@@ -70,7 +70,10 @@ def ingests(cut: Cut) -> dict[str, int]:
 
 
 def ingest_balance(pipeline: Pipeline) -> dict[str, Any]:
-    """Per topic, all offsets ever ingested: archived + quarantined + gaps, and whether that leaves none over."""
+    """Per topic, all offsets ever ingested: archived + quarantined + gaps, and whether that leaves none over.
+
+    Each ingest begins where the one before it ended: one that left offsets out would balance by itself.
+    """
     found = {}
     for topic in pipeline.reads:
         history = runs.ingest_history(topic.name)
@@ -85,6 +88,17 @@ def ingest_balance(pipeline: Pipeline) -> dict[str, Any]:
             "archived": archived_rows,
             "quarantined": quarantined,
             "gaps": gaps,
-            "balanced": gaps >= 0 and records == archived_rows + sum(quarantined.values()) + gaps,
+            "balanced": joined(history) and gaps >= 0 and records == archived_rows + sum(quarantined.values()) + gaps,
         }
     return found
+
+
+def joined(history: Sequence[dict[str, Any]]) -> bool:
+    """Whether the offsets of ingests follow on one another in each partition, none left out or taken twice."""
+    reached: dict[str, int] = {}
+    for row in history:
+        for partition, (start, to) in row["ranges"].items():
+            if reached.get(partition, start) != start:
+                return False
+            reached[partition] = to
+    return True

@@ -8,6 +8,7 @@ from typing import Any
 from tally import lake
 from tally.catalog.spec import Topic
 from tally.control import manifests, runs
+from tally.errors import AnswerIsNo
 from tally.sources import archive
 from tally.sources.archive import PROGRESS, Ingest, Words
 from tally.sources.cells import Counted
@@ -51,11 +52,30 @@ def complete(topic: Topic, last: Ingest) -> None:
         repair(topic, whole=True)
 
 
+def check_last(topic: Topic, last: Ingest) -> None:
+    """Refuse to go on from the last ingest's offsets where its commit and the control store's copy tell others.
+
+    From false ones records would be left out, or taken twice, and nothing later would tell.
+    """
+    copied = [row for row in runs.ingest_history(topic.name) if row["seq"] == last.seq]
+    for partition, told in archive.offsets_of(copied[0]["ranges"]).items() if copied else ():
+        said = last.ranges.get(partition)
+        if said != told:
+            raise AnswerIsNo(
+                f"ingest {last.seq} took topic {topic.name}, partition {partition}, offsets {said} by its commit's own "
+                f"words, and {told} by the control store's copy of them",
+                field=topic.name,
+                cure="put back the one that was changed: the archive's log, or the control store",
+            )
+
+
 def unbroken(topic: Topic, last: Ingest) -> bool:
     """Whether each ingest up to the last is claimed by a commit, and each that refused records by quarantine too."""
     held = manifests.claims(topic.name, "archive", last.era, last.seq)
     seqs = [claim.seq for claim in held]
     if not seqs or seqs != list(range(seqs[0], last.seq + 1)) or held[0].baseline != (last.era > 0):
+        return False
+    if not set(seqs) <= {row["seq"] for row in runs.ingest_history(topic.name)}:
         return False
     known = {claim.seq for claim in manifests.claims(topic.name, "quarantine", last.era, last.seq)}
     refused = {row["seq"] for row in runs.ingest_history(topic.name) if row["quarantined"] and row["seq"] > seqs[0]}

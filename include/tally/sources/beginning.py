@@ -59,18 +59,21 @@ def near(span: tuple[int, int]) -> dict[str, Any]:
 
 
 def note(spark: SparkSession, topic: Topic) -> None:
-    """Copy the beginning from the archive into the control store, where it is not known there; idempotent by topic.
+    """Copy the beginning from the archive into the control store, where that lacks it or says otherwise.
 
-    Seals that were put on windows before it are taken back: an older version of Tally knew of no beginnings.
+    Seals on windows before it are taken back each time: an older version of Tally knew of no beginnings, and of a copy
+    that was changed nobody knows how long it stood. Idempotent by topic.
     """
     newest = lake.newest(settings().table("archive", topic.name), "ingest")
-    if newest is None or beginnings.is_known(topic.name):
+    if newest is None:
         return
-    told = newest.words.get("beginning") or words(topic, {})
-    partitions = {int(partition): dict(found) for partition, found in told["partitions"].items()}
-    times = newest_times(spark, topic, partitions)
-    kept = {partition: {**found, "newest": times.get(partition)} for partition, found in partitions.items()}
-    beginnings.keep(topic.name, told["at"], kept)
+    said, known = newest.words.get("beginning"), beginnings.known(topic.name)
+    if known is None or (said is not None and known != (said["at"], said["partitions"])):
+        told = said or words(topic, {})
+        partitions = {int(partition): dict(found) for partition, found in told["partitions"].items()}
+        times = newest_times(spark, topic, partitions)
+        kept = {partition: {**found, "newest": times.get(partition)} for partition, found in partitions.items()}
+        beginnings.keep(topic.name, told["at"], kept)
     for pipeline in catalogue().readers(topic.name):
         beginnings.mark(pipeline)
 

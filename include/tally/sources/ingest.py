@@ -40,6 +40,8 @@ def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
         if last is None:
             unarchived.tell(topic, kafka.begin_offsets(topic.name))
         account.repair(topic)
+        if last is not None:
+            account.check_last(topic, last)
         while True:
             plan = next_range(topic, last, ends)
             if plan is None:

@@ -23,7 +23,7 @@ from tally.control import runs
 from tally.engine import jvm_pid
 from tally.errors import AnswerIsNo
 from tally.failpoints import failpoint
-from tally.sources import archive, contract, kafka, manifest, redecode
+from tally.sources import account, archive, contract, kafka, manifest, redecode
 from tally.sources.archive import Ingest
 from tally.sources.checksum import RECORD
 from tally.sources.claims import claimed
@@ -64,6 +64,7 @@ def mend(spark: SparkSession, topic: Topic) -> Mended:
             return Mended(topic=topic.name, found=[], read={}, gone=[])
         if redecode.begun(topic, last.era):
             redecode.bring(spark, topic)
+        account.repair(topic, whole=True)
         last = archive.progress(topic)
         assert last is not None
         found = manifest.verify(spark, topic, deep=True)

@@ -1,0 +1,102 @@
+"""Carries plants out, one after the other, in one Spark session and on one broker."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import mkdtemp
+
+from faults.planted import stage as stages
+from faults.planted import verbs, verdict
+from faults.planted.catalog import CUT
+from faults.planted.plant import Plant
+from faults.planted.stage import Stage, environment, let_go
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """A plant and what became of it."""
+
+    name: str
+    plant: Plant
+    verdict: verdict.Verdict
+    seconds: float
+    said: tuple[str, ...] = ()
+
+
+@contextmanager
+def running(folder: Path | None = None) -> Iterator[tuple[Path, str]]:
+    """A folder, and a broker of its own with a Spark session in this process, gone at the end."""
+    from tally.embedded import broker
+    from tally.embedded.broker_files import free_port
+    from tally.engine import session
+
+    where = folder or Path(mkdtemp(prefix="planted."))
+    ours = {"TALLY_HOME": str(where / "broker"), "TALLY_KAFKA_PORT": str(free_port()), "TALLY_KAFKA_HEAP": "256m"}
+    try:
+        with environment(**ours):
+            bootstrap = broker.up().bootstrap
+            session("planted", memory="2g")
+            with environment(TALLY_KAFKA=bootstrap):
+                yield where, bootstrap
+    finally:
+        with environment(**ours):
+            broker.down()
+        if folder is None:
+            shutil.rmtree(where, ignore_errors=True)
+
+
+def build(folder: Path, bootstrap: str, kind: str, seed: int) -> dict[str, Stage]:
+    """Both homes of a kind, each first run as it is: what nobody harmed must raise no alarm."""
+    prefix = f"{kind.replace(' ', '')}{seed}."
+    if kind == CUT:
+        return stages.built(folder / "cut", bootstrap, "tumbling", prefix, seed, eaten=8)
+    return stages.built(folder / kind, bootstrap, kind, prefix, seed)
+
+
+def carry_out(name: str, plant: Plant, made: Stage, folder: Path, seed: int) -> Outcome:
+    """Copy the home, harm it, run the schedule, and say what came of it."""
+    began = time.monotonic()
+    copy = replace(made.copied(folder / "copy"), settings=dict(plant.settings))
+    try:
+        with copy.in_force():
+            try:
+                still = plant.harm(copy, random.Random(f"{seed} {name}"))
+            except Exception as fault:
+                return Outcome(name=name, plant=plant, verdict=verdict.failed(fault), seconds=0.0)
+            said = verbs.schedule(copy, deep=plant.deep)
+            gone = None if still is None else not still()
+            found = verdict.reached(copy, said, plant.contract, gone)
+    finally:
+        with copy.in_force():
+            let_go()
+        shutil.rmtree(copy.folder, ignore_errors=True)
+    seconds = round(time.monotonic() - began, 1)
+    return Outcome(name=name, plant=plant, verdict=found, seconds=seconds, said=tuple(map(str, said)))
+
+
+def campaign(folder: Path, bootstrap: str, plants: dict[str, Plant], seed: int) -> Iterator[Outcome]:
+    """Every plant, each in a copy of its kind's home, which is made when the first of them comes."""
+    made: dict[str, dict[str, Stage]] = {}
+    for name, plant in plants.items():
+        if plant.kind not in made:
+            made[plant.kind] = build(folder, bootstrap, plant.kind, seed)
+        yield carry_out(name, plant, made[plant.kind][plant.when], folder, seed)
+
+
+def table(outcomes: Sequence[Outcome]) -> str:
+    """As it goes into docs/reliability.md."""
+    lines = ["| place | planted | kind | seal | caught by | numbers | words |", "|---|---|---|---|---|---|---|"]
+    for one in outcomes:
+        plant, found = one.plant, one.verdict
+        name = one.name.removesuffix(", sealed").removesuffix(f", {plant.kind}")
+        numbers = "**false**" if found.wrong else "right"
+        words = (found.wrong[0] + " / " if found.wrong else "") + found.words
+        brief = words.replace("|", "/").replace("\n", " ")[:180]
+        lines.append(f"| {plant.where} | {name} | {plant.kind} | {plant.when} | {found.by} | {numbers} | {brief} |")
+    return "\n".join(lines)
