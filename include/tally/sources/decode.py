@@ -7,6 +7,8 @@ missing:<column>, not_finite:<column>.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -28,8 +30,9 @@ HALF_A_LETTER = (
     r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F])"
 )
 # A decimal with a large exponent is written out before it is found to be too large: 1e999999999 takes minutes, and a
-# gigabyte. What may hold one, or a decimal as text with a comma, gets a second look; hardly a record does.
-SUSPECT, TEXTS = r"[eE][+-]?\d{4}|,\d", r'"(?:[^"\\]++|\\.)*+"'
+# gigabyte. What may hold one, or a decimal as text with a comma, gets a second look; hardly a record does. It is found
+# in two steps, of which the first is the cheaper one by half.
+MAYBE, SUSPECT, TEXTS = r"[eE,][+-]?\d", r"[eE][+-]?\d{4}|,\d", r'"(?:[^"\\]++|\\.)*+"'
 HUGE, HUGE_TEXT = r"\d[eE][+-]?\d{4}", r'"[+-]?[\d.]+[eE][+-]?\d{4,}"'
 
 
@@ -66,11 +69,14 @@ def in_array(text: Column) -> Column:
 
 
 def breaks_out(text: Column) -> Column:
-    """Whether a text that is read in an array closes the array itself, and hides what follows.
+    """Whether a text that is read in an array is no object, or closes the array behind one and hides what follows.
 
-    It needs a `]` for that, and behind a whole value: where an object stands around the value instead, that is no JSON.
+    It needs a `]` behind a whole object for that: where not an array but an object stands around it, that is no JSON.
     """
-    return text.contains("]") & F.json_object_keys(F.concat(F.lit('{"_record":'), text, F.lit("}"))).isNull()
+    begins = text.startswith("{") | text.rlike(r"^\s*\{")
+    closed = reduce(or_, (text.contains(f"{before}]") for before in "} \t\n\r"))  # a fifth of what an rlike costs
+    in_object = F.concat(F.lit('{"_record":'), text, F.lit("}"))
+    return ~begins | (text.contains("]") & closed & F.json_object_keys(in_object).isNull())
 
 
 def readable(text: Column, kind: StructType) -> Column:
@@ -85,7 +91,7 @@ def readable(text: Column, kind: StructType) -> Column:
     # A key that stands there twice is read twice; of what is hidden, only the last is seen here.
     hidden = text.rlike(HUGE_TEXT) & (breaks_out(text) | F.try_parse_json(text).isNull())
     bad = F.regexp_replace(text, TEXTS, "").rlike(HUGE) | as_texts["_corrupt"].isNotNull() | hidden
-    return F.when(~text.rlike(SUSPECT) | ~(bad | F.coalesce(found, F.lit(False))), text)
+    return F.when(~text.rlike(MAYBE) | ~text.rlike(SUSPECT) | ~(bad | F.coalesce(found, F.lit(False))), text)
 
 
 def reason(topic: Topic, kind: StructType) -> Column:
