@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -14,11 +15,12 @@ from tally.catalog.duration import from_millis, iso
 from tally.catalog.load import catalogue
 from tally.catalog.ranges import Range, aligned, overlap, without
 from tally.control import runs
+from tally.control.seals import Seal
 from tally.engine import session
 from tally.errors import AnswerIsNo, TallyError
 from tally.failpoints import failpoint
 from tally.reconcile import audit, reasons, replay, revisions, rounding, trimmed
-from tally.reconcile.accounts import Support, account
+from tally.reconcile.accounts import Account, Support, account
 from tally.reconcile.accounts import supports as support_of
 from tally.reconcile.conserve import conservation
 from tally.reconcile.cut import Cut, closed, due, find, reaching_back
@@ -50,26 +52,52 @@ def compare(name: str, start: str | None = None, end: str | None = None, ticket:
     after = int(written.words["reconciliation"]) if written else 0  # a new control store counts on from the old one
     number = runs.open_reconciliation(name, pipeline.version, first, last, ticket, after=after)
     cut = reaching_back(cut, replay.first_offsets(spark, cut, replay.event_ranges(cut, ranges)))
-    sides = read_sides(spark, cut, ranges)
-    slots = by_slot(sides["batch"], sides["stream"], pipeline)
-    sealed = revisions.sealed(pipeline, ranges)
-    ends = {slot: one.last_end for slot, one in slots.items()}
-    accounts = account(spark, cut, ranges, ends)
-    supports = support_of(cut, [one for _, one in accounts], revisions.with_windows(cut, ends, sealed))
-    limits = {slot: limit_of(support) for slot, support in supports.items()}
-    differing = {slot: one for slot, one in slots.items() if differs(one, limits[slot], supports[slot])}
-    found = Found(
-        equal=sum(one.same + (one.close if slot not in differing else 0) for slot, one in slots.items()),
-        rounding=sum(one.close for slot, one in slots.items() if slot not in differing),
-        conserved=conservation(cut, accounts),
-        unaccounted=revisions.unaccounted(cut, sealed, slots, supports),
-    )
+    seen = look(spark, cut, ranges)
+    differing = seen.differing()
+    found = seen.found(cut, differing)
     if differing:
-        reasons.give(spark, cut, differing, limits, sides, found, number)
-    states = slot_states(cut, ranges, slots, found)
+        limits = {slot: limit_of(seen.supports[slot]) for slot in differing}
+        reasons.give(spark, cut, differing, limits, seen.sides, found, number)
+    states = slot_states(cut, ranges, seen.slots, found)
     runs.keep_comparison(number, summary(cut, ranges, found, states, ticket), states)
     failpoint("reconcile.after_compare")
     return number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """Both layers' rows of the ranges by slot, what those slots' last seals held, and the events behind them."""
+
+    sides: Mapping[str, DataFrame]
+    slots: Mapping[int, Slot]
+    sealed: Mapping[int, Seal]
+    accounts: Sequence[tuple[Sequence[Range], Account]]
+    supports: Mapping[int, Sequence[Support]]
+
+    def differing(self) -> dict[int, Slot]:
+        """The slots in which more than rounding lies between the layers, or an event may hide in a rounding."""
+        return {slot: one for slot, one in self.slots.items() if differs(one, self.supports[slot])}
+
+    def found(self, cut: Cut, differing: Mapping[int, Slot]) -> Found:
+        """What is known before any slot is replayed."""
+        settled = [one for slot, one in self.slots.items() if slot not in differing]
+        return Found(
+            equal=sum(one.same for one in self.slots.values()) + sum(one.close for one in settled),
+            rounding=sum(one.close for one in settled),
+            conserved=conservation(cut, self.accounts),
+            unaccounted=revisions.unaccounted(cut, self.sealed, self.slots, self.supports),
+        )
+
+
+def look(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> Seen:
+    """One pass over the rows of both layers, and one over each topic's events."""
+    sides = read_sides(spark, cut, ranges)
+    slots = by_slot(sides["batch"], sides["stream"], cut.pipeline)
+    sealed = revisions.sealed(cut.pipeline, ranges)
+    ends = {slot: one.last_end for slot, one in slots.items()}
+    accounts = account(spark, cut, ranges, ends)
+    supports = support_of(cut, [one for _, one in accounts], revisions.with_windows(cut, ends, sealed))
+    return Seen(sides=sides, slots=slots, sealed=sealed, accounts=accounts, supports=supports)
 
 
 def limit_of(support: Sequence[Support]) -> tuple[float, float]:
@@ -77,9 +105,8 @@ def limit_of(support: Sequence[Support]) -> tuple[float, float]:
     return rounding.most(sum(one.events for one in support)), sum(one.scale for one in support)
 
 
-def differs(slot: Slot, limit: tuple[float, float], support: Sequence[Support]) -> bool:
-    """Whether more than rounding lies between the layers, or an event of one layer alone may hide in a rounding."""
-    return not slot.within(*limit) or (slot.close > 0 and any(one.differing for one in support))
+def differs(slot: Slot, support: Sequence[Support]) -> bool:
+    return not slot.within(*limit_of(support)) or (slot.close > 0 and any(one.differing for one in support))
 
 
 def ranges_of(cut: Cut, wanted: Range | None) -> list[Range]:
