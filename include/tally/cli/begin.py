@@ -18,9 +18,12 @@ def begin(
 ) -> None:
     """Show where a pipeline's numbers begin, and what retention had eaten before; with --at, say where they begin."""
     from tally.catalog.load import catalogue
+    from tally.errors import TallyError
     from tally.reconcile import begin as beginning
 
     spec = catalogue().pipeline(pipeline)
+    if why and at is None:
+        raise TallyError("it says why of nothing", pipeline=pipeline, field="--why", cure="give --at too")
     found = beginning.document(spec) if at is None else beginning.begin(spec, at, why)
     show(found, json, lambda: say("\n".join(lines(found, new=at is not None))))
 
