@@ -150,7 +150,11 @@ def looked_at(
 
 
 def after_others(spark: SparkSession, pipeline: Pipeline) -> list[Range]:
-    """Audit the windows of the days on which others changed the batch table since the last look; those now held."""
+    """Audit the windows of the days on which others changed the batch table since the last look; those now held.
+
+    It counts what is kept of the topics, too: a comparison comes more often than an audit.
+    """
+    kept.tell(pipeline)
     path, number = restate.path(pipeline), (pipeline.name, pipeline.version)
     seen, now = audits.place(*number).seen_version, lake.version(path)
     if now == seen:
