@@ -65,13 +65,12 @@ def carry_out(name: str, plant: Plant, made: Stage, folder: Path, seed: int) -> 
     copy = replace(made.copied(folder / "copy"), settings=dict(plant.settings))
     try:
         with copy.in_force():
-            try:
-                still = plant.harm(copy, random.Random(f"{seed} {name}"))
-            except Exception as fault:
-                return Outcome(name=name, plant=plant, verdict=verdict.failed(fault), seconds=0.0)
+            still = plant.harm(copy, random.Random(f"{seed} {name}"))
+            let_go()
             said = verbs.schedule(copy, deep=plant.deep)
-            gone = None if still is None else not still()
-            found = verdict.reached(copy, said, plant.contract, gone)
+            found = verdict.reached(copy, said, plant.contract, None if still is None else not still())
+    except Exception as fault:
+        return Outcome(name=name, plant=plant, verdict=verdict.failed(fault), seconds=0.0)
     finally:
         with copy.in_force():
             let_go()
