@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -52,7 +53,7 @@ def running(folder: Path | None = None) -> Iterator[tuple[Path, str]]:
 
 
 def build(folder: Path, bootstrap: str, kind: str, seed: int) -> dict[str, Stage]:
-    """Both homes of a kind, each first run as it is: what nobody harmed must raise no alarm."""
+    """Both homes of a kind, before the first seal and after it."""
     prefix = f"{kind.replace(' ', '')}{seed}."
     if kind == CUT:
         return stages.built(folder / "cut", bootstrap, "tumbling", prefix, seed, eaten=8)
@@ -62,16 +63,17 @@ def build(folder: Path, bootstrap: str, kind: str, seed: int) -> dict[str, Stage
 def carry_out(name: str, plant: Plant, made: Stage, folder: Path, seed: int) -> Outcome:
     """Copy the home, harm it, run the schedule, and say what came of it."""
     began = time.monotonic()
-    copy = replace(made.copied(folder / "copy"), settings=dict(plant.settings))
+    # A folder of its own: what Spark remembers of a table, it remembers by its path.
+    where = folder / re.sub(r"\W+", "_", name)
+    copy = replace(made.copied(where), settings=dict(plant.settings))
     try:
         with copy.in_force():
-            try:
-                still = plant.harm(copy, random.Random(f"{seed} {name}"))
-            except Exception as fault:
-                return Outcome(name=name, plant=plant, verdict=verdict.failed(fault), seconds=0.0)
+            still = plant.harm(copy, random.Random(f"{seed} {name}"))
+            let_go()
             said = verbs.schedule(copy, deep=plant.deep)
-            gone = None if still is None else not still()
-            found = verdict.reached(copy, said, plant.contract, gone)
+            found = verdict.reached(copy, said, plant.contract, None if still is None else not still())
+    except Exception as fault:
+        return Outcome(name=name, plant=plant, verdict=verdict.failed(fault), seconds=0.0)
     finally:
         with copy.in_force():
             let_go()

@@ -211,8 +211,10 @@ def built(
 
 
 def let_go() -> None:
-    """Close what this process holds open of a home, so that a copy of it is whole."""
-    from tally.control.store import store
+    """Close what this process holds open of a home, as the end of a verb's own process would."""
+    from tally.control import store
 
-    store().dispose()
+    for engine in store.engines.values():
+        engine.dispose()
+    store.engines.clear()
     gc.collect()

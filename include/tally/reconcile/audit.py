@@ -24,7 +24,7 @@ from tally.control.seals import Seal
 from tally.engine import session
 from tally.errors import TallyError
 from tally.failpoints import failpoint
-from tally.reconcile import checks, doubted, foreign
+from tally.reconcile import checks, doubted, foreign, kept
 from tally.settings import settings
 
 # Slots in one pass of Spark: a digest of each comes back to the driver, some hundred bytes. A month of minutes.
@@ -41,11 +41,14 @@ class Audit:
     windows: int = 0  # slots whose rows were held against their seal
     stated_again: int = 0  # of these, slots whose rows were worked out from the archive again
     faults: checks.Faults = field(default_factory=dict)
+    not_kept: list[str] = field(
+        default_factory=list
+    )  # topics whose tables hold other numbers of rows than were ingested
     waiting: int = 0  # slots that this or an earlier audit holds
 
     @property
     def passed(self) -> bool:
-        return not self.faults and not self.waiting
+        return not self.faults and not self.waiting and not self.not_kept
 
     def failed(self) -> Iterator[tuple[str, Range]]:
         """What differs, and the ranges of windows in which it does."""
@@ -62,6 +65,7 @@ class Audit:
                 for fault, (start, end) in self.failed()
             ],
             "held": self.waiting,
+            "not_kept": self.not_kept,
             "verdict": "passed" if self.passed else "held",
         }
 
@@ -69,7 +73,8 @@ class Audit:
         looked = f"{self.windows:,} windows held against their seals, {self.stated_again:,} stated again"
         if self.passed:
             return f"{self.pipeline}: passed: {looked}"
-        lines = [f"  {doubted.shown(wanted)}: {fault}" for fault, wanted in self.failed()]
+        lines = [f"  {fault}" for fault in self.not_kept]
+        lines += [f"  {doubted.shown(wanted)}: {fault}" for fault, wanted in self.failed()]
         return "\n".join([f"{self.pipeline}: held: {looked}; {self.waiting:,} are held", *lines])
 
 
@@ -83,7 +88,7 @@ def audit(name: str, start: str | None = None, end: str | None = None, *, deep: 
     if (start is None) != (end is None):
         raise TallyError("half a range", pipeline=name, field="--from/--to", cure="give both, or neither for all")
     if start is None or end is None:
-        done = Audit(pipeline=name, version=pipeline.version)
+        done = Audit(pipeline=name, version=pipeline.version, not_kept=kept.tell(pipeline))
         for known in parts(pipeline, START):
             done = looked_at(done, pipeline, known, known if deep else [], deep=deep)
         return done if deep else part(pipeline, done)
@@ -98,7 +103,7 @@ def audit(name: str, start: str | None = None, end: str | None = None, *, deep: 
 def rolling(name: str) -> Audit:
     """Audit the next part of a pipeline's windows: with one a day, all in the time that the setting gives."""
     pipeline = catalogue().pipeline(name)
-    return part(pipeline, Audit(pipeline=name, version=pipeline.version), table=True)
+    return part(pipeline, Audit(pipeline=name, version=pipeline.version, not_kept=kept.tell(pipeline)), table=True)
 
 
 def part(pipeline: Pipeline, done: Audit, *, table: bool = False) -> Audit:
@@ -132,6 +137,7 @@ def looked_at(
     if table or archive:
         spark = session(f"tally-audit-{pipeline.name}")
         seen = lake.version(restate.path(pipeline))
+        checks.add(found, checks.of_comparisons(table))
         checks.add(found, checks.of_table(spark, pipeline, table, seen))
         checks.add(found, checks.of_manifests(spark, pipeline, archive, deep=deep))
         checks.add(found, checks.of_archive(spark, pipeline, archive))
@@ -144,7 +150,11 @@ def looked_at(
 
 
 def after_others(spark: SparkSession, pipeline: Pipeline) -> list[Range]:
-    """Audit the windows of the days on which others changed the batch table since the last look; those now held."""
+    """Audit the windows of the days on which others changed the batch table since the last look; those now held.
+
+    It counts what is kept of the topics, too: a comparison comes more often than an audit.
+    """
+    kept.tell(pipeline)
     path, number = restate.path(pipeline), (pipeline.name, pipeline.version)
     seen, now = audits.place(*number).seen_version, lake.version(path)
     if now == seen:

@@ -19,13 +19,16 @@ from tally.batch.scope import scope
 from tally.catalog.duration import from_millis, millis
 from tally.catalog.ranges import Range, events_of, merge
 from tally.catalog.spec import Pipeline, Topic
+from tally.control import runs
 from tally.control.seals import Seal
 from tally.reconcile.digest import NOTHING, PARTED, alike, digests
+from tally.reconcile.seal import sealable
 from tally.reconcile.trimmed import vouchers
 from tally.sources import account, manifest
 
 Faults = dict[Seal, str]
 
+UNJUDGED = "reconciliation {number}, which its seal names, did not seal these rows"
 CHANGED = "the batch table's rows are not those that were sealed"
 UNREADABLE = "the batch table's rows cannot be read"
 NOT_WRITTEN = "the archive is not what was written to it"
@@ -56,6 +59,24 @@ def of_table(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal], ver
         if not of_a_file(error):
             raise
         return day_by_day(rows, pipeline, known)
+
+
+def of_comparisons(known: Sequence[Seal]) -> Faults:
+    """The slots that the comparison which their seal names did not seal, or not with these rows. No Spark."""
+    found: Faults = {}
+    by_number: dict[int, list[Seal]] = {}
+    for seal in known:
+        by_number.setdefault(seal.reconciliation, []).append(seal)
+    for number, mine in sorted(by_number.items()):
+        row = runs.reconciliation(number)
+        if row is not None and "holds_all" not in row["summary"]:
+            continue  # an older store did not keep it
+        good = {slot["start"]: slot for slot in row["slots"] if sealable(slot, row["summary"])} if row else {}
+        for seal in mine:
+            slot = good.get(seal.slot_start)
+            if slot is None or not slot["closed"] or slot["digest"] != seal.digest or slot["end"] != seal.slot_end:
+                found[seal] = UNJUDGED.format(number=number)
+    return found
 
 
 def day_by_day(rows: DataFrame, pipeline: Pipeline, known: Sequence[Seal]) -> Faults:
