@@ -8,23 +8,22 @@ from itertools import islice
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from tally import lake
 from tally.batch import contradiction
-from tally.batch.events import archive_versions, archived, stated
-from tally.batch.scope import scope, session_scope
-from tally.catalog.duration import from_millis, millis
-from tally.catalog.ranges import Range, aligned, events_of, merge, overlap, windows_of, without
-from tally.catalog.spec import Pipeline, Topic
+from tally.batch.events import archive_versions, stated
+from tally.batch.scope import scope
+from tally.batch.touched import check_events, touched, wanted_of
+from tally.catalog.duration import from_millis
+from tally.catalog.ranges import Range, aligned, merge, overlap, without
+from tally.catalog.spec import Pipeline
 from tally.control import seals
 from tally.engine import jvm_pid
 from tally.failpoints import failpoint
 from tally.settings import settings
-from tally.sources import manifest, redecode
-from tally.sources.archive import PROPERTIES, Ingest
+from tally.sources import redecode
+from tally.sources.archive import PROPERTIES
 from tally.sources.frames import partition_date
-from tally.sources.ingest import ingest
 from tally.sources.ranged import FEW, in_ranges, not_in_ranges
 from tally.speed.commit import make_table
 from tally.supervise import lock
@@ -43,6 +42,11 @@ class Restatement:
     ends: dict[str, dict[int, int]]  # the archive's end offsets, per topic
     ranges: list[Range]  # what this one replaced
     delta_version: int
+
+    @property
+    def followed(self) -> tuple[dict[str, int], dict[str, int]]:
+        """The archive commits, and the versions decoded again, of which every touched window was stated."""
+        return self.through, self.redecoded
 
     @property
     def current(self) -> list[Range]:
@@ -79,13 +83,6 @@ def from_words(words: dict[str, Any], version: int) -> Restatement:
     )
 
 
-def run(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: bool = False) -> Restatement:
-    """Ingest what is new, then restate the range and (unless `only`) what late events touched outside it."""
-    for topic in pipeline.reads:
-        ingest(spark, topic)
-    return restate(spark, pipeline, wanted, only=only)
-
-
 def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: bool = False) -> Restatement:
     """Replace the windows starting in the range, and older or stated ones that newly archived events touch.
 
@@ -98,14 +95,15 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
         commits = archive_versions(pipeline)
         versions = {name: commit.delta_version for name, commit in commits.items()}
         before = newest(pipeline)
-        ranges = [wanted]
+        ranges, stale = [wanted], list[Range]()
         if not only:
-            late = touched(spark, pipeline, before.through if before else {}, commits)
-            late += redecoded(pipeline, before.redecoded if before else {})
+            late = touched(spark, pipeline, commits, *(before.followed if before else ({}, {})))
             ranges += wanted_of(late, wanted[0], before.covered if before else [])
         found = scope(spark, pipeline, merge(ranges), versions)
         check_events(spark, pipeline, commits, found.ranges)
-        stale = still_stale(spark, pipeline, before, commits, found.ranges) if before and only else []
+        if before and only:  # what stated windows it leaves behind that newly archived events belong in
+            late = touched(spark, pipeline, commits, before.seen, before.versions)
+            stale = without([*before.stale, *overlap(late, before.covered)], found.ranges)
         prepare_table(spark, pipeline)
         failpoint("restate.before_unseal")
         seals.unseal(pipeline.name, pipeline.version, found.ranges)
@@ -116,7 +114,7 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
             "version": pipeline.version,
             "ranges": found.ranges,
             "covered": merge([*(before.covered if before else []), *found.ranges]),
-            "stale": without(stale, found.ranges),
+            "stale": stale,
             "through": (before.through if before else {}) if only else seen,
             "seen": seen,
             "versions": versions,
@@ -128,96 +126,6 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
         done = newest(pipeline)
         assert done is not None
         return done
-
-
-def touched(spark: SparkSession, pipeline: Pipeline, known: dict[str, int], commits: dict[str, Ingest]) -> list[Range]:
-    """The windows that the events of later archive commits than those known are part of, or take an event from.
-
-    A new copy of an id may have arrived before the one that was counted: the window of that one is stated again too.
-    """
-    step = millis(pipeline.window.step)
-    found: list[Range] = []
-    for at, topic in enumerate(pipeline.reads):
-        since = known.get(topic.name, -1)
-        last = commits[topic.name]
-        if since >= last.seq:
-            continue
-        check(spark, pipeline, topic, last, since=since)
-        archive = archived(spark, topic, last.delta_version)
-        new = archive.where(F.col("_ingest") > since)
-        cells = cells_of(new, topic, step)
-        if topic.unique and since >= 0:
-            cells += cells_of(copies_of(new, archive.where(F.col("_ingest") <= since), topic, cells, step), topic, step)
-        found += [windows_of((c, c + step), pipeline, first=at == 0) for c in cells]
-    return merge(found)
-
-
-def redecoded(pipeline: Pipeline, known: dict[str, int]) -> list[Range]:
-    """The windows whose events were decoded again, under another contract, after these versions of the archives."""
-    return merge(
-        windows_of(changed, pipeline, first=at == 0)
-        for at, topic in enumerate(pipeline.reads)
-        if topic.name in known
-        for changed in redecode.changed_since(topic, known[topic.name])
-    )
-
-
-def check_events(spark: SparkSession, pipeline: Pipeline, commits: dict[str, Ingest], ranges: Sequence[Range]) -> None:
-    """Refuse to state windows whose events, or what may be copies of them, are not as they were archived."""
-    for at, topic in enumerate(pipeline.reads):
-        near = millis(topic.lateness)
-        around = [(a - near, b + near) for a, b in (events_of(r, pipeline, first=at == 0) for r in ranges)]
-        check(spark, pipeline, topic, commits[topic.name], around)
-
-
-def check(
-    spark: SparkSession,
-    pipeline: Pipeline,
-    topic: Topic,
-    last: Ingest,
-    ranges: Sequence[Range] | None = None,
-    *,
-    since: int = -1,
-) -> None:
-    """Hold what is read of the archive against its manifests: event times in the ranges, ingests since one."""
-    manifest.check(
-        spark, topic, ranges, version=last.delta_version, seq=last.seq, since=since, places=["archive"],
-        pipeline=pipeline.name,
-    )  # fmt: skip
-
-
-def cells_of(events: DataFrame, topic: Topic, step: int) -> list[int]:
-    """The cells of the grid of windows that events lie in."""
-    time = F.unix_millis(topic.event_time)
-    cell = (time - F.pmod(time, F.lit(step))).alias("cell")
-    return [row["cell"] for row in events.select(cell).distinct().collect()]
-
-
-def copies_of(new: DataFrame, old: DataFrame, topic: Topic, cells: Sequence[int], step: int) -> DataFrame:
-    """The old events that have a copy among the new ones, which lie in these cells, within the lateness."""
-    assert topic.unique
-    near = millis(topic.lateness)
-    around = in_ranges(old, topic.event_time, merge((c - near, c + step + near) for c in cells))
-    theirs = new.select(F.col(topic.unique).alias("_copy"), F.unix_micros(topic.event_time).alias("_copy_time"))
-    apart = F.abs(F.unix_micros(topic.event_time) - F.col("_copy_time"))
-    return around.join(theirs, (F.col(topic.unique) == F.col("_copy")) & (apart <= near * 1000), "left_semi")
-
-
-def wanted_of(late: Sequence[Range], older_than: int, covered: Sequence[Range]) -> list[Range]:
-    """What of the ranges is older than an instant or was stated before: the rest waits for its own interval."""
-    return [*((start, min(end, older_than)) for start, end in late), *overlap(late, covered)]
-
-
-def still_stale(
-    spark: SparkSession, pipeline: Pipeline, before: Restatement, commits: dict[str, Ingest], restated: Sequence[Range]
-) -> list[Range]:
-    """What a restatement of just these ranges leaves behind: stated windows that newly archived events belong in."""
-    late = [*touched(spark, pipeline, before.seen, commits), *redecoded(pipeline, before.versions)]
-    late = overlap(late, before.covered)
-    if pipeline.window.kind == "session":
-        versions = {name: commit.delta_version for name, commit in commits.items()}
-        late, _ = session_scope(spark, pipeline, late, versions)
-    return without([*before.stale, *late], restated)
 
 
 def prepare_table(spark: SparkSession, pipeline: Pipeline) -> None:
