@@ -98,7 +98,9 @@ def differences(
         if place[1] > story.ENDED - story.MINUTE:  # still open
             continue
         slot = int(place[0] // slide * slide)
-        if place not in known and all(place in rows for rows in truths) and seals.get(slot) in ("sealed", None):
+        # Where the batch was refused, what is not judged is accounted for by its words.
+        unheard = ("sealed", None) if stated else ("sealed",)
+        if place not in known and all(place in rows for rows in truths) and seals.get(slot) in unheard:
             found.append(f"{shown(place)} {values} is missing, its slot is {seals.get(slot, 'not judged')}")
         elif (
             place in known
