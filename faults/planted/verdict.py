@@ -81,8 +81,8 @@ def differences(
 ) -> list[str]:  # fmt: skip
     """Rows that are served as sealed and are not true, or that are missing where a seal or nobody speaks for them.
 
-    Where the batch was refused, what was sealed before stands for the records that it had then; `heard`: a verb was, and
-    its words account for what was left unjudged.
+    Where the batch was refused, what was sealed before stands for the records that it had then. `heard`: some verb
+    was refused, and its words account for what is not judged.
     """
     truths = [measured(stage.truth(contract))] + ([] if stated else [measured(stage.truth(contract, base=True))])
     key = "method" if stage.kind == "join" else "shop"
