@@ -108,12 +108,13 @@ QUARANTINE = told(
     ("moved into the archive", TUMBLING, A, records.refused_is_archived),
     ("an event moved out of the archive", JOIN, A, records.archived_is_refused),
 )
+IN_ARCHIVE = "place = 'archive'"
 LATER_MARK = control.plain("ledger", f"late_watermark = late_watermark + {9 * MINUTE}", "batch = 1")
 CONTROL = told(
     "control store",
-    ("a manifest's count", TUMBLING, B, control.document("manifests", "body", control.one_more)),
-    ("a manifest's sum", SESSION, A, control.document("manifests", "body", control.other_sum)),
-    ("a manifest gone", HOPPING, B, control.row_gone("manifests", "place = 'archive'")),
+    ("a manifest's count", TUMBLING, B, control.document("manifests", "body", control.one_more, IN_ARCHIVE)),
+    ("a manifest's sum", SESSION, A, control.document("manifests", "body", control.other_sum, IN_ARCHIVE)),
+    ("a manifest gone", HOPPING, B, control.row_gone("manifests", IN_ARCHIVE)),
     ("an ingest's count", TUMBLING, A, control.plain("ingests", "archived = archived + 1")),
     ("an ingest's ranges", JOIN, A, control.document("ingests", "ranges", control.shifted(3))),
     ("an ingest gone", SESSION, A, control.row_gone("ingests", "1 = 1")),

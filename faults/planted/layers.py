@@ -96,12 +96,16 @@ def exchanged(stage: Stage, rng: random.Random) -> None:
 
 
 def put_back(layer: str) -> Harm:
-    """The table as it was before its newest commit of data, as somebody puts back a backup of it."""
+    """The table as it was before its newest commit that has rows, as somebody puts back a backup of it."""
 
     def harm(stage: Stage, rng: random.Random) -> None:
         from deltalake import DeltaTable
 
-        table = DeltaTable(stage.table(layer))
-        table.restore(max(0, table.version() - 1))
+        path = stage.table(layer)
+        table, rows = DeltaTable(path), len(rows_of(path))
+        wanted = table.version() - 1
+        while DeltaTable(path, version=wanted).to_pyarrow_table().num_rows == rows:
+            wanted -= 1
+        table.restore(wanted)
 
     return harm

@@ -43,7 +43,8 @@ def reached(stage: Stage, said: Sequence[Said], contract: story.Contract, gone: 
     held = sorted(start for start, state in seals.items() if state == "held")
     served = next((one.found for one in said if one.verb == "read"), None) or []
     batch = next(one for one in said if one.verb == "batch")
-    wrong = differences(stage, served, seals, contract, stated=not batch.refused)
+    heard = any(one.refused for one in said)
+    wrong = differences(stage, served, seals, contract, stated=not batch.refused, heard=heard)
     refusals = [f"{one.verb}: {one.refused}" for one in said if one.refused]
     crashes = [f"{one.verb}: {one.crashed}" for one in said if one.crashed]
     told = incidents(stage)
@@ -75,11 +76,13 @@ def incidents(stage: Stage) -> list[str]:
 
 
 def differences(
-    stage: Stage, served: Sequence[dict[str, Any]], seals: dict[int, str], contract: story.Contract, *, stated: bool
+    stage: Stage, served: Sequence[dict[str, Any]], seals: dict[int, str], contract: story.Contract, *,
+    stated: bool, heard: bool,
 ) -> list[str]:  # fmt: skip
     """Rows that are served as sealed and are not true, or that are missing where a seal or nobody speaks for them.
 
-    Where the batch was refused, what was sealed before stands for the records that it had then.
+    Where the batch was refused, what was sealed before stands for the records that it had then. `heard`: some verb
+    was refused, and its words account for what is not judged.
     """
     truths = [measured(stage.truth(contract))] + ([] if stated else [measured(stage.truth(contract, base=True))])
     key = "method" if stage.kind == "join" else "shop"
@@ -98,7 +101,8 @@ def differences(
         if place[1] > story.ENDED - story.MINUTE:  # still open
             continue
         slot = int(place[0] // slide * slide)
-        if place not in known and all(place in rows for rows in truths) and seals.get(slot) in ("sealed", None):
+        unheard = ("sealed",) if heard else ("sealed", None)
+        if place not in known and all(place in rows for rows in truths) and seals.get(slot) in unheard:
             found.append(f"{shown(place)} {values} is missing, its slot is {seals.get(slot, 'not judged')}")
         elif (
             place in known
