@@ -29,14 +29,14 @@ ANSWER = 15.0  # seconds for the broker to hand out one record
 def words(topic: Topic, ranges: Offsets) -> dict[str, Any]:
     """What an ingest's commit says of the topic's beginning: the first one looks, the later ones repeat it."""
     newest = lake.newest(settings().table("archive", topic.name), "ingest")
-    if newest is not None and "beginning" in newest.words:
+    if newest is None:  # a new archive: what the control store knows of ingests is of one that was put aside
+        return looked_at(topic, ranges)
+    if "beginning" in newest.words:
         told: dict[str, Any] = newest.words["beginning"]
         return told
-    begun = runs.ingest_history(topic.name)[:1]
-    if newest is None and not begun:
-        return looked_at(topic, ranges)
     # An archive that was made before its commits said so. Without its first ingest, the oldest one known has to do.
-    first = begun[0]["ranges"] if begun else newest.words["ranges"] if newest else {}
+    begun = runs.ingest_history(topic.name)[:1]
+    first = begun[0]["ranges"] if begun else newest.words["ranges"]
     at = int(begun[0]["committed_at"]) if begun else now_ms()
     known = {int(partition): (span[0], span[1]) for partition, span in first.items()}
     return {"at": at, "partitions": {p: near(span) for p, span in known.items() if span[0] > 0}}
