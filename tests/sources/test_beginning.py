@@ -1,54 +1,32 @@
-"""The control store's copy of a topic's beginning follows the archive's words. Without Spark: no record was kept."""
+"""Where a topic's archive begins: by what Kafka holds when it is begun, and by nothing older."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import pyarrow
 import pytest
-from definitions import write
-from deltalake import CommitProperties, write_deltalake
 
-from tally import lake
-from tally.catalog.load import catalogue
-from tally.control import beginnings, seals
-from tally.settings import settings
+from tally.catalog.declare import topic
+from tally.control import runs
 from tally.sources import beginning
 
-SAID = {"at": 7, "partitions": {"1": {"first": 5, "to": 5, "broker_time": 3, "append_time": False}}}
+RIDES = topic("rides", schema="at TIMESTAMP", event_time="at", lateness="1 minute")
+RECORD = (1_790_000_000_000, True)
 
 
 @pytest.fixture(autouse=True)
-def archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An archive whose only commit says that the records before offset 5 of partition 1 were gone."""
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TALLY_HOME", str(tmp_path))
-    monkeypatch.delenv("TALLY_CONTROL", raising=False)
-    monkeypatch.setenv("TALLY_CATALOG", str(write(tmp_path / "catalogue")))
-    words = CommitProperties(custom_metadata={"userMetadata": lake.words("ingest", beginning=SAID)})
-    rows = pyarrow.table({"id": [1]})
-    write_deltalake(settings().table("archive", "rides"), rows, commit_properties=words)
+    monkeypatch.setattr(beginning, "first_record", lambda *_: RECORD)
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [None, (7, {}), (8, SAID["partitions"]), (7, {"1": {"first": 1, "to": 5, "broker_time": 3, "append_time": False}})],
-)
-def test_a_copy_that_is_lost_or_changed_is_made_again(changed: Any) -> None:
-    if changed is not None:
-        at, partitions = changed
-        beginnings.keep("rides", at, {int(number): {**found, "newest": None} for number, found in partitions.items()})
-    beginning.note(None, catalogue().topic("rides"))  # type: ignore[arg-type]
-    assert beginnings.known("rides") == (7, SAID["partitions"])
+def test_an_archive_that_was_put_aside_says_nothing_of_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    older: list[dict[str, Any]] = [{"seq": 0, "ranges": {"0": [0, 7]}, "committed_at": 1}]
+    monkeypatch.setattr(runs, "ingest_history", lambda _: older)
+    told = beginning.words(RIDES, {0: (7, 9), 1: (0, 3)})
+    assert told["partitions"] == {0: {"first": 7, "to": 9, "broker_time": RECORD[0], "append_time": True}}
 
 
-def test_a_seal_on_a_window_before_the_beginning_is_taken_back_also_where_the_copy_is_right() -> None:
-    beginning.note(None, catalogue().topic("rides"))  # type: ignore[arg-type]
-    demand = catalogue().pipeline("demand")
-    forged = seals.Seal(
-        pipeline="demand", version=demand.version, slot_start=0, slot_end=60_000, state="sealed", revision=1,
-        digest="d", rows=1, reconciliation=1, changed_at=0,
-    )  # fmt: skip
-    seals.write([forged])
-    beginning.note(None, catalogue().topic("rides"))  # type: ignore[arg-type]
-    assert [seal.state for seal in seals.read("demand", demand.version)] == ["partial"]
+def test_a_topic_that_is_read_from_its_first_offset_has_nothing_to_miss() -> None:
+    assert beginning.words(RIDES, {0: (0, 9), 1: (0, 0)})["partitions"] == {}
