@@ -99,6 +99,6 @@ def table(outcomes: Sequence[Outcome]) -> str:
         name = one.name.removesuffix(", sealed").removesuffix(f", {plant.kind}")
         numbers = "**false**" if found.wrong else "right"
         words = (found.wrong[0] + " / " if found.wrong else "") + found.words
-        brief = words.replace("|", "/").replace("\n", " ")[:180]
+        brief = re.sub(r"\S*/(copy|home|planted)\S*", "…", words.replace("|", "/").replace("\n", " "))[:180]
         lines.append(f"| {plant.where} | {name} | {plant.kind} | {plant.when} | {found.by} | {numbers} | {brief} |")
     return "\n".join(lines)

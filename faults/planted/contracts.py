@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import random
 
-from faults.planted.plant import Harm
+from faults.planted.plant import Harm, Still
 from faults.planted.stage import Stage
 
 
-def edited(old: str, new: str, *, restored: bool = False) -> Harm:
-    """Text of topics.py that must be there, replaced."""
+def edited(old: str, new: str) -> Harm:
+    """Text of topics.py that must be there, replaced. It stays so, and is no harm once the numbers are those of it."""
 
-    def harm(stage: Stage, rng: random.Random) -> None:
+    def harm(stage: Stage, rng: random.Random) -> Still:
         file = stage.catalogue / "topics.py"
         text = file.read_text()
         assert old in text
         file.write_text(text.replace(old, new, 1))
+        return lambda: False
 
     return harm
 
 
-def nothing(stage: Stage, rng: random.Random) -> None:
-    """No harm: the schedule must find nothing. A setting may be another one."""
+def nothing(stage: Stage, rng: random.Random) -> Still:
+    """A setting alone is another one."""
+    return lambda: False

@@ -26,7 +26,7 @@ CHOSEN = {
     "another digest, tumbling, sealed": "held",
     "a row nobody made, session": "held",
     "an event counted twice, session, sealed": "held",
-    "a manifest's sum, session, sealed": "refused",
+    "an ingest gone, session, sealed": "healed",
 }
 
 
@@ -48,7 +48,7 @@ def test_a_plant_is_caught(homes: dict[str, dict[str, Stage]], tmp_path: Path, n
     made = homes[plant.kind][plant.when]
     found = carry_out(name, plant, made, tmp_path, 3).verdict
     assert (found.by, found.wrong) == (CHOSEN[name], [])
-    assert made.name in found.words or made.topic() in found.words
+    assert found.by == "healed" or made.name in found.words or made.topic() in found.words
 
 
 def served(minute: int, shop: int, n: int, total: float, state: str = "sealed") -> dict[str, Any]:
