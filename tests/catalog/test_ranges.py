@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tally.catalog.declare import hopping, session, tumbling
+from tally.catalog.declare import hopping, session, topic, tumbling
 from tally.catalog.ranges import Range, aligned, ceil, contains, events_of, floor, merge, windows_of, without
 from tally.catalog.spec import Pipeline, Window
 from tally.errors import TallyError
@@ -24,8 +25,9 @@ def instants(of: list[Range]) -> set[int]:
 
 def pipeline(window: Window, reach: int | None) -> Pipeline:
     span = None if reach is None else reach * MS
+    reads = (topic("a", schema="t TIMESTAMP", event_time="t", lateness="1 s"),) * 2
     return Pipeline(
-        name="p", reads=(), window=window, key=("k",), reach=span, function=len, file="p.py", line=1, doc=""
+        name="p", reads=reads, window=window, key=("k",), reach=span, function=len, file="p.py", line=1, doc=""
     )
 
 
@@ -93,3 +95,13 @@ def test_a_range_is_widened_to_whole_steps(window: Window, step: int) -> None:
     assert aligned((step, 2 * step), declared) == (step, 2 * step)
     with pytest.raises(TallyError, match="holds nothing"):
         aligned((step, step), declared)
+
+
+def test_topics_that_join_in_a_chain_may_lie_apart_by_more_than_one_reach() -> None:
+    two = pipeline(tumbling(10 * MS), 5)
+    three = replace(two, reads=(*two.reads, two.reads[0]))
+    assert events_of((0, 10), two, first=False) == (-5, 25)
+    assert events_of((0, 10), three, first=False) == (-10, 30)
+    assert (two.linger, three.linger) == (5 * MS, 10 * MS)
+    assert windows_of((29, 30), two, first=False) == (20, 40), "the first topic's event lies from 24 to 34"
+    assert windows_of((29, 30), three, first=False) == (10, 40), "from 19 to 39"

@@ -93,10 +93,10 @@ class Span:
 
 
 def span(pipeline: Pipeline, *, first: bool) -> Span:
-    """Events of the first topic lie in [start, start + size); those it is joined with may lie `reach` farther."""
+    """Events of the first topic lie in [start, start + size); those that it is joined with may lie farther."""
     size = millis(pipeline.window.size)
-    reach = 0 if first or pipeline.reach is None else millis(pipeline.reach)
-    return Span(before=reach, after=size + reach)
+    farther = 0 if first else millis(pipeline.stretch)
+    return Span(before=farther, after=size + farther)
 
 
 def events_of(windows: Range, pipeline: Pipeline, *, first: bool) -> Range:

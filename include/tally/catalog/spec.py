@@ -80,7 +80,12 @@ class Pipeline:
         """How far the watermark must pass a window's end before no accepted event can change the window any more."""
         if self.window.kind == "session":
             return self.window.size
-        return self.reach or timedelta(0)
+        return self.stretch
+
+    @property
+    def stretch(self) -> timedelta:
+        """How far from an event of the first topic those may lie that it is joined with: topics may join in a chain."""
+        return (self.reach or timedelta(0)) * (len(self.reads) - 1)
 
     def slot(self, start_ms: int) -> int:
         """The start of the seal grid's cell that a window starting at `start_ms` belongs to."""

@@ -162,7 +162,7 @@ def sample(pipeline: Pipeline, shapes: list[StructType], seed: int) -> Sample:
     maker = Maker(pipeline, seed)
     times = maker.times()
     newest = max(max(one) for one in times)
-    waits = sum((topic.lateness for topic in pipeline.reads), timedelta(0)) + (pipeline.reach or timedelta(0))
+    waits = sum((topic.lateness for topic in pipeline.reads), timedelta(0)) + pipeline.stretch
     last = newest + 4 * 1000 * (millis(pipeline.window.size) + millis(waits)) + 60_000_000
     given = zip(pipeline.reads, shapes, times, strict=True)
     topics = [maker.chunks(topic, shape, own, last) for topic, shape, own in given]
