@@ -116,6 +116,8 @@ class Settings(BaseSettings):
         for word in text.split():
             if "=" not in word or not word.startswith("spark."):
                 raise ValueError(f"{word} is no configuration: write spark.name=value")
+            if word.startswith("spark.sql.session.timeZone="):
+                raise ValueError("windows and tables are cut in UTC: leave spark.sql.session.timeZone out")
         return text
 
     def model_post_init(self, _: object) -> None:

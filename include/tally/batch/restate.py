@@ -106,7 +106,7 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
             stale = without([*before.stale, *overlap(late, before.covered)], found.ranges)
         prepare_table(spark, pipeline)
         failpoint("restate.before_unseal")
-        seals.unseal(pipeline.name, pipeline.version, found.ranges)
+        seals.unseal(pipeline.name, pipeline.version, merge([*found.ranges, *stale]))
         failpoint("restate.before_commit")
         seen = {name: commit.seq for name, commit in commits.items()}
         words = {
