@@ -71,8 +71,8 @@ def slots(stage: Stage) -> list[tuple[int, str]]:
 
 def incidents(stage: Stage) -> list[str]:
     """Open ones, in order."""
-    rows = stage.control("SELECT cause, evidence FROM incidents WHERE closed_at IS NULL ORDER BY id")
-    return [f"{cause}: {evidence}" for cause, evidence in rows]
+    rows = stage.control("SELECT pipeline, cause, evidence FROM incidents WHERE closed_at IS NULL ORDER BY id")
+    return [f"{pipeline}: {cause}: {evidence}" for pipeline, cause, evidence in rows]
 
 
 def differences(

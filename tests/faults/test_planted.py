@@ -42,7 +42,10 @@ def homes(
         }
 
 
-@pytest.mark.parametrize("name", CHOSEN)
+LONG = ("an event counted twice, session, sealed", "an ingest gone, session, sealed")
+
+
+@pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.long] * (one in LONG)) for one in CHOSEN])
 def test_a_plant_is_caught(homes: dict[str, dict[str, Stage]], tmp_path: Path, name: str) -> None:
     plant = PLANTS[name]
     made = homes[plant.kind][plant.when]
