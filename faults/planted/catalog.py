@@ -84,7 +84,7 @@ ARCHIVE = deep(
         ("an event in another hour", TUMBLING, B, records.in_archive(records.an_hour_later)),
         ("_ingest changed", HOPPING, B, records.in_archive(records.INGEST)),
         ("one lost, one doubled", SESSION, B, records.compensated),
-        ("a late event deleted", SESSION, A, records.in_archive(layers.gone, records.late_event)),
+        ("a late event deleted", HOPPING, A, records.in_archive(layers.gone, records.late_event)),
         ("an on-time event deleted", JOIN, A, records.in_archive(layers.gone)),
         ("an event doubled", TUMBLING, A, records.in_archive(layers.doubled)),
         ("a value changed", HOPPING, A, records.in_archive(records.AMOUNT)),
@@ -98,7 +98,7 @@ ARCHIVE = deep(
         ("an aborted record put in", TUMBLING, A, records.aborted),
         ("a record nobody sent", JOIN, A, records.a_stranger),
     ),
-    "an older broker time, tumbling",
+    "the bytes changed, tumbling",
 )
 QUARANTINE = told(
     "quarantine",

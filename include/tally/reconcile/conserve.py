@@ -16,7 +16,7 @@ from tally.catalog.spec import Pipeline
 from tally.control import runs
 from tally.reconcile.accounts import Account
 from tally.reconcile.cut import Cut
-from tally.sources import archive
+from tally.sources import archive, manifest
 
 PLACES = ("aggregated", "late", "duplicate", "quarantined", "filtered", "skipped", "in_flight", "applied_twice")
 
@@ -32,9 +32,12 @@ def conservation(cut: Cut, accounts: Sequence[tuple[Sequence[Range], Account]]) 
     ingested = ingests(cut)
     for topic, (ranges, account) in zip(cut.pipeline.reads, accounts, strict=True):
         version = cut.stated.versions[topic.name]
-        totals["records"] += counted(lake.table(archive.path(topic), version), topic.event_time, ranges)
-        refused = lake.table(archive.quarantine_path(topic))
-        totals["quarantined"] += counted(refused, "_broker_time", ranges, until=ingested[topic.name])
+        try:
+            totals["records"] += counted(lake.table(archive.path(topic), version), topic.event_time, ranges)
+            refused = lake.table(archive.quarantine_path(topic))
+            totals["quarantined"] += counted(refused, "_broker_time", ranges, until=ingested[topic.name])
+        except FileNotFoundError:
+            raise manifest.unreadable(topic, cut.pipeline.name) from None
         for place, number in account.places.items():
             totals[place] += number
     totals["records"] += totals["quarantined"]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -60,12 +62,27 @@ def check(
 
     Before they are accused, what the control store has of the commits' words is copied again: those decide.
     """
-    found = verify(spark, topic, ranges, version=version, seq=seq, since=since, places=places)
-    if found:
-        account.repair(topic, whole=True)
+    try:
         found = verify(spark, topic, ranges, version=version, seq=seq, since=since, places=places)
+        if found:
+            account.repair(topic, whole=True)
+            found = verify(spark, topic, ranges, version=version, seq=seq, since=since, places=places)
+    except (PySparkException, Py4JJavaError) as error:
+        if "FAILED_READ_FILE" not in str(error):
+            raise
+        raise unreadable(topic, pipeline) from None
     if found:
         raise refusal(topic, found, pipeline)
+
+
+def unreadable(topic: Topic, pipeline: str | None = None) -> AnswerIsNo:
+    """A file that the log names is gone or broken."""
+    return AnswerIsNo(
+        f"a file of archive/{topic.name} cannot be read",
+        pipeline=pipeline,
+        field=topic.name,
+        cure="put it back from a copy; where there is none: docs/runbook.md, The archive differs",
+    )
 
 
 def refusal(topic: Topic, found: Sequence[Mismatch], pipeline: str | None = None) -> AnswerIsNo:
