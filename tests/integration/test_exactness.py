@@ -21,7 +21,7 @@ TAKINGS = """
 @pipeline(reads=sales, window=tumbling("1 minute"), key="shop")
 def takings(sales):
     totals = [F.sum("amount").alias("total"), F.sum("price").alias("price")]
-    ends = F.struct(F.min("at").alias("first"), F.max("at").alias("last"), F.avg("amount").alias("mean")).alias("ends")
+    ends = F.struct(F.min("at").alias("first"), F.max("at").alias("last")).alias("ends")
     return sales.groupBy("window", "shop").agg(*totals, ends, F.sort_array(F.collect_list("amount")).alias("all"))
 """
 LARGE = 125_000_000.1

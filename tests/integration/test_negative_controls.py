@@ -139,7 +139,11 @@ def test_harm_is_found_unexplained_and_held(
     assert [state for slot, state in states(world).items() if slot != place[0] and state == "held"] == []
 
 
-def test_mended_it_reconciles_again(world: World) -> None:
+def test_mended_and_stated_again_it_reconciles_again(world: World) -> None:
+    """What others did to a sealed row is not taken back by doing it again: the batch states the window once more."""
+    assert [state for state in states(world).values() if state == "held"]
+    assert reconcile(world)["verdict"] == "held"
+    world.batch(NAME)
     assert reconcile(world)["verdict"] == "reconciled"
     assert "held" not in states(world).values()
 

@@ -15,6 +15,8 @@ from test_negative_controls import reconcile, states, told
 from world import MINUTE, T0, World
 
 from tally.control import seals
+from tally.errors import AnswerIsNo
+from tally.reconcile.audit import audit
 from tally.settings import settings
 from tally.speed import past
 from tally.speed.fold import trim
@@ -82,9 +84,11 @@ def test_an_archive_that_no_longer_gives_what_was_sealed_holds_the_window(
     lost = archive.toDF().where(F.unix_millis("at") < T0 + 10 * MINUTE).orderBy("_partition", "_offset").first()
     assert lost is not None
     archive.delete((F.col("_partition") == lost["_partition"]) & (F.col("_offset") == lost["_offset"]))
-    trimmed.batch(name)
-    found = reconcile(trimmed, name)
-    assert found["verdict"] == "held" and found["unexplained"] > 0
+    with pytest.raises(AnswerIsNo, match="lost 1") as refused:
+        trimmed.batch(name)
+    assert f"partition {lost['_partition']}, offsets [{lost['_offset']}, {lost['_offset'] + 1})" in str(refused.value)
+    found = audit(name, deep=True)
+    assert not found.passed
     held = [slot for slot, state in states(trimmed, name).items() if state == "held"]
     assert trimmed.pipeline(name).slot(int(lost["at"].timestamp() * 1000)) >= min(held)
     assert len(held) < len(states(trimmed, name)), "the others are sealed"
