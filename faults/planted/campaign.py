@@ -77,9 +77,19 @@ def carry_out(name: str, plant: Plant, made: Stage, folder: Path, seed: int) -> 
     finally:
         with copy.in_force():
             let_go()
+            forget_tables()
         shutil.rmtree(copy.folder, ignore_errors=True)
     seconds = round(time.monotonic() - began, 1)
     return Outcome(name=name, plant=plant, verdict=found, seconds=seconds, said=tuple(map(str, said)))
+
+
+def forget_tables() -> None:
+    """Have Spark forget the tables of a copy: of a hundred of them it would remember each for an hour."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
 def campaign(folder: Path, bootstrap: str, plants: dict[str, Plant], seed: int) -> Iterator[Outcome]:

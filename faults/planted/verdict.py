@@ -43,6 +43,9 @@ def reached(stage: Stage, said: Sequence[Said], contract: story.Contract, gone: 
     held = sorted(start for start, state in seals.items() if state == "held")
     served = next((one.found for one in said if one.verb == "read"), None) or []
     batch = next(one for one in said if one.verb == "batch")
+    ended = next((one.refused for one in said if "out of memory" in one.refused), "")
+    if ended:
+        return Verdict(by="not run", words=ended)  # the campaign's own session, and nobody's answer to the plant
     heard = any(one.refused for one in said)
     wrong = differences(stage, served, seals, contract, stated=not batch.refused, heard=heard)
     refusals = [f"{one.verb}: {one.refused}" for one in said if one.refused]
