@@ -147,7 +147,7 @@ def with_fate(events: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
     tagged = tagged.withColumn("_fate", fate)
     if not topic.unique:
         return tagged.withColumns({"_counted": F.lit(True), "_newest": F.col("_ingest")})
-    marked = tagged.join(copies(events, topic), ["_partition", "_offset"], "left").withColumns(
+    marked = tagged.join(copies(events, topic, F.max("_ingest")), ["_partition", "_offset"], "left").withColumns(
         {"_counted": ~F.coalesce("_later", F.lit(False)), "_newest": F.coalesce("_newest", "_ingest")}
     )
     return with_stream_duplicates(marked.drop("_later"), topic, cut)

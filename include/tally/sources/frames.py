@@ -114,21 +114,20 @@ def with_window(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     return frame.withColumn("window", F.window(time, spark_interval(window.size)))
 
 
-def copies(events: DataFrame, topic: Topic) -> DataFrame:
+def copies(events: DataFrame, topic: Topic, newest: Column | None = None) -> DataFrame:
     """Each archived event whose unique id another one bears within the lateness, by place.
 
-    `_later` says that another arrived before it, and so it is not counted; `_newest` is the last ingest of them all.
+    `_later` says that another arrived before it, and so it is not counted; `_newest` is aggregated over all of them.
     """
     assert topic.unique
     span = millis(topic.lateness) * 1000
     several = events.groupBy(topic.unique).count().where("count > 1").select(topic.unique)
     near = Window.partitionBy(topic.unique).orderBy(F.unix_micros(topic.event_time)).rangeBetween(-span, span)
     place = F.struct(*ARRIVAL)
-    doubled = events.select(topic.unique, topic.event_time, *ARRIVAL, "_ingest").join(
-        several, topic.unique, "left_semi"
-    )
-    later, newest = (F.min(place).over(near) < place).alias("_later"), F.max("_ingest").over(near).alias("_newest")
-    return doubled.select("_partition", "_offset", later, newest)
+    doubled = events.join(several, topic.unique, "left_semi")
+    later = (F.min(place).over(near) < place).alias("_later")
+    also = [] if newest is None else [newest.over(near).alias("_newest")]
+    return doubled.select("_partition", "_offset", later, *also)
 
 
 def without_duplicates(events: DataFrame, topic: Topic) -> DataFrame:
