@@ -147,7 +147,7 @@ def test_events_that_came_since_a_seal_are_no_fault_of_it(world: World, name: st
     world.produce([worlds.Record(suffix, 0, T0 + 3 * DAY, body, event)])
     world.stream()
     later = iso(from_millis(T0 + 5 * DAY)), iso(from_millis(T0 + 5 * DAY + MINUTE))
-    batch(name, *later, only=True)  # archives it, and leaves its window as it was sealed
+    batch(name, *later, step="ingest")  # archives it, as the batch of another pipeline may do first
     assert audit(name, deep=True).passed
     assert set(states(world, name).values()) == {"sealed"}
 
