@@ -47,6 +47,7 @@ def looked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, list[li
     monkeypatch.setattr(checks, "of_table", answer("table"))
     monkeypatch.setattr(checks, "of_archive", answer("archive"))
     monkeypatch.setattr(checks, "of_manifests", lambda *_, deep: {})
+    monkeypatch.setattr(checks, "of_comparisons", lambda *_: {})
     return asked
 
 
