@@ -1,10 +1,10 @@
 # `make` alone says what there is. Everything below sets itself up: a warm set-up takes a moment and downloads nothing.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test down check bench faults lock clean
+.PHONY: help setup demo test test-fast down check bench faults lock clean
 BIN := .venv/bin
 
 help: ## say what there is
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
 
 setup: ## install what is missing (Java, Maven, packages to .venv, jars to .jars), and nothing else
 	@bash include/tally/embedded/setup.sh
@@ -15,13 +15,17 @@ demo: setup ## Kafka, Airflow, a stream of taxi rides with disorder, late and ba
 down: ## stop everything that runs for this TALLY_HOME, also after a crash
 	@if [ -x $(BIN)/tally ]; then $(BIN)/tally down; else echo "not set up: nothing of Tally's runs from here"; fi
 
-test: setup ## every test, on a real Kafka, Spark and Airflow
-	@$(BIN)/python -m pytest
+test: setup ## every test, on a real Kafka, Spark and Airflow: three files at a time
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-check: setup ## lint, format and types, as CI has it first
+test-fast: setup ## what needs no Kafka, Spark or Airflow of its own: a minute or two, beside a change in hand
+	@$(BIN)/python -m pytest -q --fast
+
+check: setup ## lint, format, types and floors, as CI has it first
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy --strict include
+	@$(BIN)/lint-imports --no-logo --no-cache
 
 bench: setup ## measure what docs/measurements.md states
 	@$(BIN)/python -m bench
@@ -31,7 +35,7 @@ faults: setup ## kill and corrupt on purpose, and see that nothing is lost or co
 	@$(BIN)/python -m faults.plain
 	@$(BIN)/python -m faults.planted --json planted.json
 	@$(BIN)/python -m faults.planted --clean 50
-	@$(BIN)/python -m pytest -m 'long or not long' tests/faults tests/test_large_records.py tests/sources/test_decode_fuzz.py tests/cli/test_terminal.py tests/embedded/test_home_page.py $(addprefix tests/integration/test_,trimmed.py stale.py long_run.py negative_controls.py restating.py)
+	@$(BIN)/python -m pytest -m long
 
 lock: setup ## write requirements.lock anew from requirements.txt
 	@uv=$$(command -v uv || echo $(BIN)/uv); \

@@ -6,16 +6,18 @@ import argparse
 import json
 import sys
 
-from bench import archive, freshness, idle, log, proof, scattered, supervision
+from bench import archive, freshness, idle, imports, log, month, proof, scattered, supervision
 
 MEASUREMENTS = {
     "proof": proof.measure,
     "scattered": scattered.measure,
+    "month": month.measure,
     "freshness": freshness.measure,
     "log": log.measure,
     "archive": archive.measure,
     "supervision": supervision.measure,
     "idle": idle.measure,
+    "imports": imports.measure,
 }
 
 

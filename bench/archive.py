@@ -23,7 +23,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         sent = tally("produce", "rides", "--count", str(given.archived), "--rate", "100", "--no-payments")
         records = sum(sent["sent"]["rides"].values())
         hour = min(start for start, _ in truth.windows(home / "truth" / "rides.csv")[0]) // HOUR * HOUR
-        from tally.engine import session
+        from tally.lake.session import session
 
         spark = session("bench-archive")
         archived(spark, home, "warm", keep=True)
@@ -74,7 +74,7 @@ def looked_at(spark: Any, hour: tuple[int, int]) -> dict[str, Any]:
 
 def timed(spark: Any, act: Callable[[], Any]) -> tuple[dict[str, float], Any]:
     """What an act gives, and its cost: wall seconds, and CPU seconds of the session's JVM."""
-    from tally.engine import jvm_pid
+    from tally.lake.session import jvm_pid
 
     jvm = psutil.Process(jvm_pid(spark))
     began, before = time.monotonic(), sum(jvm.cpu_times()[:2])

@@ -77,7 +77,7 @@ def write(folder: Path) -> Path:
 
 
 def at_rest() -> bool:
-    from tally.supervise.health import diagnose_all
+    from tally.supervise.status import diagnose_all
 
     states = [health.state for health in diagnose_all()]
     return len(states) == STREAMS and set(states) <= {"idle", "healthy"}
@@ -85,10 +85,10 @@ def at_rest() -> bool:
 
 def watched(home: Path, seconds: float) -> dict[str, Any]:
     """What everything that supervises used and wrote meanwhile."""
-    from tally.supervise import launch, lock
+    from tally.host import driver_files, lock
 
     airflow = psutil.Process(int(json.loads((home / "run" / "airflow.json").read_text())["pid"]))
-    driver = lock.holder(launch.lock_path())
+    driver = lock.holder(driver_files.lock_path())
     assert driver is not None, "no driver runs"
     child = psutil.Popen([sys.executable, "-c", WATCHER, str(seconds)], stdout=-1, text=True)
     assert child.stdout is not None and child.stdout.readline() == "looking\n"

@@ -18,8 +18,9 @@ APPENDS = 40
 
 def measure(given: argparse.Namespace) -> dict[str, Any]:
     """The same append with an empty log, with one of many old entries, and after the keeper has shortened it."""
-    from tally.engine import session
-    from tally.speed import commit, log
+    from tally.lake import tables
+    from tally.lake.session import session
+    from tally.speed import log
 
     folder = Path(tempfile.mkdtemp(prefix="tally-bench-"))
     spark = session("bench-log")
@@ -27,7 +28,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
 
     def table(name: str) -> str:
         where = str(folder / name)
-        commit.make_table(spark, where, rows, log.PROPERTIES)
+        tables.make_table(spark, where, rows, log.PROPERTIES)
         return where
 
     def append(where: str) -> float:

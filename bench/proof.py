@@ -41,7 +41,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
 
 def span_of(home: Path) -> tuple[str, str]:
     """From before the first ride to after the last."""
-    from tally.catalog.duration import from_millis, iso
+    from tally.base.duration import from_millis, iso
 
     found, _ = truth.windows(home / "truth" / "rides.csv")
     starts = [start for start, _ in found]
@@ -87,7 +87,7 @@ def against_truth(home: Path, found: dict[str, Any], sent: dict[str, int]) -> di
 
 
 def key(row: dict[str, Any]) -> tuple[int, str]:
-    from tally.catalog.duration import parse_instant, to_millis
+    from tally.base.duration import parse_instant, to_millis
 
     return to_millis(parse_instant(row["window_start"])), str(row["vendor_id"])
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,40 +52,51 @@ WINDOWS = {
 def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Each kind at each size: seconds, memory, and seconds a differing row."""
     sizes = [int(size) for size in given.windows.split(",")]
-    return {"runs": [run(kind, size) for kind in given.kinds.split(",") for size in sizes]}
+    return {"runs": [said(run(kind, size)) for kind in given.kinds.split(",") for size in sizes]}
+
+
+def said(found: dict[str, Any]) -> dict[str, Any]:
+    """Told when it is known: the large sizes take long, and may be cut off."""
+    print(json.dumps(found), file=sys.stderr, flush=True)
+    return found
+
+
+@contextmanager
+def catalogue(window: str) -> Iterator[str]:
+    """A home with one topic and one pipeline of such windows; the broker's address."""
+    with tempfile.TemporaryDirectory(prefix="tally-catalogue-") as folder:
+        (Path(folder) / "pipelines").mkdir()
+        (Path(folder) / "topics.py").write_text(TOPICS)
+        (Path(folder) / "pipelines" / "sums.py").write_text(PIPELINE.format(window=window))
+        with fresh_home(TALLY_CATALOG=folder, TALLY_SPARK_MEMORY="1g", TALLY_MAX_OFFSETS_PER_TRIGGER="20000"):
+            yield tally("up")["bootstrap"]
 
 
 def run(kind: str, size: int) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="tally-catalogue-") as folder:
-        catalogue = Path(folder)
-        (catalogue / "pipelines").mkdir()
-        (catalogue / "topics.py").write_text(TOPICS)
-        (catalogue / "pipelines" / "sums.py").write_text(PIPELINE.format(window=WINDOWS[kind]))
-        with fresh_home(TALLY_CATALOG=folder, TALLY_SPARK_MEMORY="1g", TALLY_MAX_OFFSETS_PER_TRIGGER="20000"):
-            bootstrap = tally("up")["bootstrap"]
-            events = list(on_time(size))
-            send(bootstrap, [*events, (T0 + (size + 60) * MINUTE, 0, 1.0)])
-            tally("stream", "--until-caught-up")
-            late = list(late_ones(size))
-            send(bootstrap, late)
-            tally("stream", "--until-caught-up")
-            span = ("--from", iso(T0 - 60 * MINUTE), "--to", iso(T0 + (size + 30) * MINUTE))
-            _, batch = timed("batch", "sums", *span)
-            found, compared = timed("reconcile", "sums", *span)
-            restated = restate_again(bootstrap, size)
-        return {
-            "kind": kind,
-            "windows": size,
-            "events": len(events) + len(late),
-            "late": {"sent": len(late), "found": found["events"].get("late", 0)},
-            "different": found["different"],
-            "unexplained": found["unexplained"],
-            "verdict": found["verdict"],
-            "batch": batch,
-            "reconcile": compared,
-            "milliseconds_a_difference": round(1000 * compared["wall_seconds"] / max(1, found["different"]), 1),
-            "batch_of_scattered_late_events": restated,
-        }
+    with catalogue(WINDOWS[kind]) as bootstrap:
+        events = list(on_time(size))
+        send(bootstrap, [*events, (T0 + (size + 60) * MINUTE, 0, 1.0)])
+        tally("stream", "--until-caught-up")
+        late = list(late_ones(size))
+        send(bootstrap, late)
+        tally("stream", "--until-caught-up")
+        span = ("--from", iso(T0 - 60 * MINUTE), "--to", iso(T0 + (size + 30) * MINUTE))
+        _, batch = timed("batch", "sums", *span)
+        found, compared = timed("reconcile", "sums", *span)
+        restated = restate_again(bootstrap, size)
+    return {
+        "kind": kind,
+        "windows": size,
+        "events": len(events) + len(late),
+        "late": {"sent": len(late), "found": found["events"].get("late", 0)},
+        "different": found["different"],
+        "unexplained": found["unexplained"],
+        "verdict": found["verdict"],
+        "batch": batch,
+        "reconcile": compared,
+        "milliseconds_a_difference": round(1000 * compared["wall_seconds"] / max(1, found["different"]), 1),
+        "batch_of_scattered_late_events": restated,
+    }
 
 
 def on_time(size: int) -> Iterator[tuple[int, int, float]]:
@@ -116,7 +129,7 @@ def send(bootstrap: str, events: list[tuple[int, int, float]]) -> None:
 
 
 def iso(ms: int) -> str:
-    from tally.catalog.duration import from_millis
-    from tally.catalog.duration import iso as text
+    from tally.base.duration import from_millis
+    from tally.base.duration import iso as text
 
     return text(from_millis(ms))

@@ -63,15 +63,18 @@ def first_runs_are_over(home: Path) -> bool:
 def fault(number: signal.Signals) -> tuple[float, float]:
     """Signal the driver; seconds until another was launched, and until that one's first commit."""
     from tally.control import streams
-    from tally.supervise import launch, lock
+    from tally.host import driver_files, lock
 
     time.sleep(STEADY_SECONDS)
-    driver = lock.holder(launch.lock_path())
+    driver = lock.holder(driver_files.lock_path())
     assert driver is not None, "no driver runs"
-    launched = int((streams.driver(launch.APP) or {})["launched_at"])
+    launched = int((streams.driver(driver_files.APP) or {})["launched_at"])
     began, at = time.monotonic(), time.time()
     driver.send_signal(number)
-    until("another driver", lambda: int((streams.driver(launch.APP) or {})["launched_at"]) > max(launched, at * 1000))
+    until(
+        "another driver",
+        lambda: int((streams.driver(driver_files.APP) or {})["launched_at"]) > max(launched, at * 1000),
+    )
     noticed = time.monotonic() - began
     until("its first commit", committed(int((time.time()) * 1000)))
     return noticed, time.monotonic() - began

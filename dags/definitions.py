@@ -1,7 +1,7 @@
 """No dag: what is wrong in a definition file is shown by Airflow as an import error, and all other dags stay."""
 
+from tally.base.errors import DefinitionError
 from tally.catalog.load import catalogue
-from tally.errors import DefinitionError
 
 faults = catalogue().broken
 if faults:

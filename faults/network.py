@@ -15,9 +15,9 @@ from contextlib import suppress
 from ipaddress import IPv4Network
 from pathlib import Path
 
-from tally.embedded import process
+from tally.base.settings import settings
 from tally.embedded.broker_files import broker_command, format_storage, free_port, write_configuration
-from tally.settings import settings
+from tally.host import process
 
 # For tests of networks alone (RFC 2544): no machine that anybody wants to reach has an address of it.
 TESTS = IPv4Network("198.18.0.0/15")

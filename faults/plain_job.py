@@ -11,8 +11,8 @@ import sys
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally.engine import spark_conf
-from tally.settings import settings
+from tally.base.settings import settings
+from tally.lake.session import spark_conf
 
 SCHEMA = "id BIGINT, shop INT, amount DOUBLE, at TIMESTAMP"
 

@@ -30,9 +30,9 @@ def settled(start: str, end: str) -> dict[str, dict[str, Any]]:
 
 def one(name: str, start: str, end: str) -> dict[str, Any]:
     """One pipeline's range, stated and reconciled."""
-    from tally.batch.report import batch
-    from tally.cli.reconcile import reconciled
-    from tally.errors import TallyError
+    from tally.base.errors import TallyError
+    from tally.jobs.batch import batch
+    from tally.jobs.reconcile import reconcile as reconciled
 
     try:
         batch(name, start, end)

@@ -23,6 +23,7 @@ import psutil
 from faults.network import Network
 from tally.embedded import airflow
 from tally.embedded.broker_files import free_port
+from tally.host import driver_files
 
 TALLY = str(Path(sys.executable).parent / "tally")
 CATALOGUE = Path(__file__).parent / "catalogue"
@@ -123,9 +124,9 @@ class Stack:
 
     def driver(self) -> psutil.Process | None:
         """The live driver's Python process."""
-        from tally.supervise import launch, lock
+        from tally.host import lock
 
-        return lock.holder(launch.lock_path())
+        return lock.holder(driver_files.lock_path())
 
     def jvm(self) -> psutil.Process | None:
         """The live driver's JVM, once there is one."""

@@ -47,9 +47,9 @@ class Seen:
 
 def look(name: str, found: dict[str, Any], said: str = "") -> Seen:
     """Everything of one pipeline; `said` is text in which a refusal may have named lost offsets."""
-    from tally import lake
     from tally.catalog.load import catalogue
     from tally.control import incidents
+    from tally.lake import delta
     from tally.speed import commit, fold
 
     pipeline = catalogue().pipeline(name)
@@ -66,7 +66,7 @@ def look(name: str, found: dict[str, Any], said: str = "") -> Seen:
     for partition, offset, reason in columns("quarantine", topic, "_partition", "_offset", "_reason"):
         seen.quarantine.setdefault((topic, partition, offset), []).append(reason)
     seen.batches = batches(name)
-    version = lake.version(commit.path(pipeline))
+    version = delta.version(commit.path(pipeline))
     seen.trimmed = set(fold.trimmed_days(pipeline, version)) if version >= 0 else set()
     told = " ".join([said, *(one["evidence"] for one in incidents.history())])
     seen.told_lost = {Lost(t, int(p), int(a), int(b)) for t, p, a, b in LOST.findall(told)}
@@ -87,10 +87,10 @@ def key_of(row: dict[str, Any]) -> Key:
 
 def columns(layer: str, topic: str, *names: str) -> Iterator[tuple[Any, ...]]:
     """Some columns of a topic's table, row by row; nothing where there is no table."""
-    from tally import lake
-    from tally.settings import settings
+    from tally.base.settings import settings
+    from tally.lake import delta
 
-    table = lake.table(settings().table(layer, topic))
+    table = delta.table(settings().table(layer, topic))
     if table is None:
         return iter(())
     found = table.to_pyarrow_table(columns=list(names))
@@ -102,13 +102,13 @@ def batches(name: str) -> list[Batch]:
 
     Its log is short, and shorter where the clock jumps: what has left it was copied to the table of the ledger before.
     """
-    from tally import lake
     from tally.catalog.load import catalogue
+    from tally.lake import delta
     from tally.speed import commit, past
 
     topic = SHAPES[name].topic
     found = []
-    for entry in lake.commits(commit.path(catalogue().pipeline(name))):
+    for entry in delta.commits(commit.path(catalogue().pipeline(name))):
         words = entry.words
         if words.get("kind") == "micro-batch":
             ranges = {int(p): (int(a), int(b)) for p, (a, b) in words["ranges"].get(topic, {}).items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tally.errors import AnswerIsNo, TallyError
+from tally.base.errors import AnswerIsNo, TallyError
 
 
 def main() -> int:

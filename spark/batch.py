@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tally.errors import TallyError
+from tally.base.errors import TallyError
 
 
 def main() -> int:
@@ -17,7 +17,7 @@ def main() -> int:
     parser.add_argument("--step", choices=["ingest", "restate"])
     given = parser.parse_args()
     try:
-        from tally.batch.report import batch
+        from tally.jobs.batch import batch
 
         print(batch(given.pipeline, given.start, given.end, only=given.only, step=given.step))
     except TallyError as error:

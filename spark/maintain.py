@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from tally.errors import TallyError
+from tally.base.errors import TallyError
 
 
 def main() -> int:
     try:
         from tally.batch.maintain import maintain
-        from tally.engine import session
+        from tally.lake.session import session
 
         for tidied in maintain(session("tally-maintain")):
             print(tidied)

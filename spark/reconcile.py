@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from tally.errors import TallyError
+from tally.base.errors import TallyError
 
 
 def main() -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import sys
 
-from tally.errors import TallyError
+from tally.base.errors import TallyError
+from tally.host import driver_log
 
 
 def main() -> int:
@@ -15,6 +17,8 @@ def main() -> int:
     parser.add_argument("--until-caught-up", action="store_true")
     given = parser.parse_args()
     try:
+        for name in (driver_log.DRIVER, ""):  # its own lines, and what libraries warn of
+            driver_log.begin(name)
         from tally.speed.driver import Driver
 
         driver = Driver(given.pipelines, until_caught_up=given.until_caught_up)
@@ -22,7 +26,7 @@ def main() -> int:
             signal.signal(number, lambda *_: setattr(driver, "stopping", True))
         failed = driver.run()
     except TallyError as error:
-        print(error, file=sys.stderr)
+        logging.getLogger(driver_log.DRIVER).error("%s", error)
         return error.exit_code
     return max((error.exit_code for error in failed), default=0)
 

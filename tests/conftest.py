@@ -1,4 +1,4 @@
-"""One TALLY_HOME and one real broker for the whole test session, gone again however the session ends."""
+"""One TALLY_HOME, one real broker and one Spark for a test session or each of its workers, gone however that ends."""
 
 from __future__ import annotations
 
@@ -15,9 +15,34 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tally.base.settings import REPO
 from tally.embedded import broker as embedded
 from tally.embedded.broker_files import free_port
-from tally.settings import REPO
+
+# What these fixtures start takes longer than a hundred tests without them; so do the processes of these folders.
+STARTED = {"broker", "spark", "airflow_database"}
+STARTING = {"dags", "demo", "embedded", "faults", "integration"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="only what needs no Kafka, Spark or Airflow of its own")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: folder_of(item) not in STARTING)  # the long files first: none is alone at the end
+    if not config.getoption("--fast"):
+        return
+    slow = [item for item in items if is_slow(item)]
+    config.hook.pytest_deselected(items=slow)
+    items[:] = [item for item in items if item not in slow]
+
+
+def is_slow(item: pytest.Item) -> bool:
+    return folder_of(item) in STARTING or not STARTED.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def folder_of(item: pytest.Item) -> str:
+    return item.path.relative_to(REPO / "tests").parts[0]
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +88,7 @@ def broker(home: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def spark(home: Path) -> Iterator[SparkSession]:
     """The one Spark session of the tests, configured as the product's own."""
-    from tally.engine import session
+    from tally.lake.session import session
 
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("TALLY_JAVA_OPTIONS", raising=False)  # this one lives for minutes: a quarter faster

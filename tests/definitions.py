@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
-from tally.settings import REPO
+from tally.base.settings import REPO
 
 PAGE = REPO / "docs" / "write_a_pipeline.md"
 BLOCK = re.compile(r"^`(?P<path>spark/pipelines/\w+\.py)`\n+```python\n(?P<text>.*?)^```$", re.M | re.S)

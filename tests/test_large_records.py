@@ -14,7 +14,7 @@ WRITE = """
 import sys
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
-from tally.engine import session
+from tally.lake.session import session
 
 spark = session("large", memory="900m")
 made = "cast(concat(cast(id as string), repeat(cast(rand(1) as string), 560000)) as binary)"

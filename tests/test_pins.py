@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tally.base.settings import REPO, settings
 from tally.embedded.doctor import POMS, astray, jars_of, pins
-from tally.settings import REPO, settings
 
 FILES = ("requirements.txt", "requirements.lock")
 

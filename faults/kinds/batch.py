@@ -13,7 +13,7 @@ from faults.report import Heal
 from faults.run import Run, iso
 from faults.stack import TALLY
 from faults.truth import MINUTE
-from tally.settings import REPO
+from tally.base.settings import REPO
 
 POINTS = (
     "ingest.before_quarantine",

@@ -9,7 +9,7 @@ from contextlib import suppress
 import psutil
 
 from faults.run import Run
-from tally.settings import settings
+from tally.base.settings import settings
 
 
 def killed(run: Run) -> None:

@@ -15,9 +15,9 @@ from urllib.parse import quote
 from faults import corpus
 from faults.run import Run
 from faults.stack import an_airflow, until
+from tally.base.settings import settings
 from tally.control import streams
 from tally.embedded import airflow
-from tally.settings import settings
 
 PIPELINE = "shop_minutes"
 # Airflow lists its DAGs a little after it is healthy; a run of one task takes 3 s, beside a stream and a broker 20.

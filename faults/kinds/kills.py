@@ -16,7 +16,7 @@ from faults.producer import HOUR, TOPICS
 from faults.run import Run, quiet
 from faults.stack import Stack, until
 from faults.truth import MINUTE
-from tally.settings import settings
+from tally.base.settings import settings
 
 # Steps of the driver in Python, in the order in which a micro-batch passes them; then those beside the micro-batches.
 POINTS = (

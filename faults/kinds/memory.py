@@ -11,8 +11,8 @@ from faults.run import Run, quiet
 from faults.stack import until
 from faults.truth import SHAPES
 from tally.control import streams
-from tally.memory import OUT, STREAM
-from tally.supervise import launch
+from tally.host import driver_files
+from tally.lake.memory import OUT, STREAM
 
 SMALL, SANE = "380m", "1200m"
 # Large records are taken one by one: half a gigabyte is enough. Spark itself refuses so small a heap, unless it
@@ -50,7 +50,7 @@ def out(run: Run) -> None:
 
 def deaths() -> int:
     """How many drivers in a row have died."""
-    return int((streams.driver(launch.APP) or {}).get("deaths", 0))
+    return int((streams.driver(driver_files.APP) or {}).get("deaths", 0))
 
 
 def send_large(run: Run) -> None:

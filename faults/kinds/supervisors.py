@@ -16,9 +16,9 @@ import psutil
 
 from faults.run import Run
 from faults.stack import an_airflow, until
-from tally.embedded import airflow, process
-from tally.settings import settings
-from tally.supervise import launch
+from tally.base.settings import settings
+from tally.embedded import airflow
+from tally.host import driver_files, process
 
 RACES = 100
 ACT = "import time; time.sleep(max(0, {at} - time.time())); from tally.supervise.act import act; print(act())"
@@ -77,7 +77,7 @@ def forget_deaths() -> None:
     """Drivers that are killed before their first micro-batch are started ever later; a race cannot wait for that."""
     from tally.control import streams
 
-    streams.survived(launch.APP)
+    streams.survived(driver_files.APP)
 
 
 def airflow_dies(run: Run) -> None:

@@ -35,7 +35,7 @@ def running(folder: Path | None = None) -> Iterator[tuple[Path, str]]:
     """A folder, and a broker of its own with a Spark session in this process, gone at the end."""
     from tally.embedded import broker
     from tally.embedded.broker_files import free_port
-    from tally.engine import session
+    from tally.lake.session import session
 
     where = folder or Path(mkdtemp(prefix="planted."))
     ours = {"TALLY_HOME": str(where / "broker"), "TALLY_KAFKA_PORT": str(free_port()), "TALLY_KAFKA_HEAP": "256m"}

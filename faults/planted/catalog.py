@@ -84,7 +84,7 @@ ARCHIVE = deep(
         ("an event in another hour", TUMBLING, B, records.in_archive(records.an_hour_later)),
         ("_ingest changed", HOPPING, B, records.in_archive(records.INGEST)),
         ("one lost, one doubled", SESSION, B, records.compensated),
-        ("a late event deleted", HOPPING, A, records.in_archive(layers.gone, records.late_event)),
+        ("a late event deleted", TUMBLING, A, records.in_archive(layers.gone, records.late_event)),
         ("an on-time event deleted", JOIN, A, records.in_archive(layers.gone)),
         ("an event doubled", TUMBLING, A, records.in_archive(layers.doubled)),
         ("a value changed", HOPPING, A, records.in_archive(records.AMOUNT)),
@@ -242,7 +242,7 @@ CONTRACTS = [
 AUDIT = told(
     "audit rows",
     ("every cause is rounding", TUMBLING, A, logs.audit_rows),
-    ("the table gone", HOPPING, A, logs.audit_table),
+    ("the table gone", TUMBLING, A, logs.audit_table),
 )
 BEGINNINGS = told(
     "beginnings",

@@ -106,10 +106,6 @@ def other_bytes(row: Row) -> list[Row]:
     return [{**row, "_value": row["_value"].replace(b'"amount"', b'"amoumt"')}]
 
 
-def swapped_offset(row: Row) -> list[Row]:
-    return [{**row, "_offset": row["_offset"] + 100_000}]
-
-
 def older(row: Row) -> list[Row]:
     """The broker is said to have had it a minute earlier."""
     return [{**row, "_broker_time": row["_broker_time"] - timedelta(minutes=1)}]

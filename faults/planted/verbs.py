@@ -28,7 +28,7 @@ class Said:
 
 
 def run(verb: str, act: Callable[[], Any]) -> Said:
-    from tally.errors import TallyError
+    from tally.base.errors import TallyError
 
     began = time.monotonic()
     try:
@@ -57,14 +57,14 @@ def stream(stage: Stage) -> Said:
 
 
 def batch(stage: Stage, start: int, end: int) -> Said:
-    from tally.batch.report import batch as restated
-    from tally.catalog.duration import from_millis, iso
+    from tally.base.duration import from_millis, iso
+    from tally.jobs.batch import batch as restated
 
     return run("batch", lambda: restated(stage.name, iso(from_millis(start)), iso(from_millis(end))).as_dict())
 
 
 def reconcile(stage: Stage) -> Said:
-    from tally.cli.reconcile import reconciled
+    from tally.jobs.reconcile import reconcile as reconciled
 
     return run("reconcile", lambda: reconciled(stage.name, None, None))
 

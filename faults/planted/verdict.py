@@ -110,6 +110,7 @@ def differences(
         elif (
             place in known
             and stated
+            and not heard
             and known[place]["state"] in ("closed", "open")
             and place[1] < story.ENDED - (10 * story.MINUTE)
         ):

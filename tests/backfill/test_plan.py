@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tally.backfill.plan import Coverage, Hole, plan
+from tally.base.errors import AnswerIsNo, TallyError
 from tally.catalog.declare import hopping, pipeline, session, topic, tumbling
 from tally.catalog.spec import Pipeline, Window
-from tally.errors import AnswerIsNo, TallyError
 
 NOON = datetime(2026, 11, 1, 12, tzinfo=UTC)
 CLOSED = Coverage(archived=100, closed_to=NOON + timedelta(days=400))

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from tally.base.errors import AnswerIsNo
 from tally.batch.contradiction import check
-from tally.batch.restate import Restatement
+from tally.batch.restatement import Restatement
 from tally.catalog.declare import pipeline, topic, tumbling
 from tally.control import manifests
-from tally.errors import AnswerIsNo
 
 MINUTE = 60_000
 rides = topic("rides", schema="id BIGINT, at TIMESTAMP", event_time="at", lateness="10 minutes")

@@ -7,8 +7,8 @@ from pathlib import Path
 import definitions
 import pytest
 
+from tally.base.errors import DefinitionError
 from tally.catalog.load import load
-from tally.errors import DefinitionError
 
 
 def refused(folder: Path) -> DefinitionError:

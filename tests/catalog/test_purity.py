@@ -7,8 +7,8 @@ from pathlib import Path
 import definitions
 import pytest
 
+from tally.base.errors import DefinitionError
 from tally.catalog.load import load
-from tally.errors import DefinitionError
 
 BODY = "F.col(column) * RATE"
 
@@ -91,7 +91,7 @@ def test_what_hides_its_meaning_is_refused(folder: Path, code: str) -> None:
         ("import pandas as pd", "pd.read_csv('x').iloc[0, 0]"),
         ("from pyspark.sql.functions import rand as fair", "fair()"),
         ("from pyspark.sql import SparkSession", "SparkSession.getActiveSession().version"),
-        ("from tally.settings import settings", "settings().tolerance"),
+        ("from tally.base.settings import settings", "settings().tolerance"),
         ("from os import *", "getpid()"),
         ("", "hash('x')"),
         ("", "id(column)"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tally.base.errors import TallyError
 from tally.catalog.schema import Field, parse_schema
-from tally.errors import TallyError
 
 
 def test_types_have_one_spelling() -> None:

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from world import World
 
 from tally.control import incidents, streams
-from tally.supervise import launch, lock
+from tally.host import driver_files, lock
 
 CHECKS = {"definition", "disk", "control store", "kafka", "checkpoint", "offsets log", "commit log", "ledger", "table",
           "topic", "retention", "wanted", "driver", "lock", "incidents"}  # fmt: skip
@@ -82,7 +82,7 @@ def test_drivers_that_died_in_a_row_are_told_with_what_they_died_of(copy: World)
         return "out of memory" in found["driver"]["seen"] and "TALLY_STREAM_MEMORY" in found["driver"]["cure"]
 
     assert told_of_memory(), "none lives"
-    with lock.hold(launch.lock_path(app)):
+    with lock.hold(driver_files.lock_path(app)):
         assert told_of_memory(), "the next one lives, and nothing says yet that it will not die of it too"
 
 

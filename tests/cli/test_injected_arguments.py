@@ -17,11 +17,11 @@ import sqlalchemy as sa
 from typer.main import get_command
 
 from faults import corpus
+from tally.base.errors import TallyError
 from tally.cli import app, output
-from tally.cli.rows import print_table
+from tally.cli.read import print_table
 from tally.control.store import store
 from tally.control.tables import metadata
-from tally.errors import TallyError
 from tally.serving.read import Rows
 
 # What the other arguments of a verb hold while one is tried out, by name; all that a verb must be given is here.
@@ -97,7 +97,7 @@ def nothing_starts(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.chdir(tmp_path)
     for place in (
-        "tally.batch.report.session", "tally.reconcile.compare.session", "tally.speed.driver.Driver.run",
+        "tally.jobs.batch.session", "tally.reconcile.compare.session", "tally.speed.driver.Driver.run",
         "tally.demo.run.Demo", "tally.demo.produce.Sender",
         "tally.supervise.wishes.start_anew",
     ):  # fmt: skip
@@ -113,7 +113,8 @@ def run(arguments: list[str], folder: Path) -> Said:
     files, before = [folder / "stdout", folder / "stderr"], [os.dup(1), os.dup(2)]
     streams = sys.stdout, sys.stderr
     for number, file in enumerate(files, 1):
-        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        with file.open("wb") as opened:
+            os.dup2(opened.fileno(), number)
     # As Python makes them for a terminal: what cannot be written is an error on stdout, and escaped on stderr.
     sys.stdout, sys.stderr = (
         io.TextIOWrapper(io.FileIO(number, "wb", closefd=False), "utf-8", errors, write_through=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from tally.catalog.duration import iso
+from tally.base.duration import iso
 from tally.catalog.load import load
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

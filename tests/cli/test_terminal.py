@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -130,14 +131,22 @@ def log_named(text: str) -> str:
     return Path(found[0]).read_text(errors="replace")
 
 
+def is_worker(process: psutil.Process) -> bool:
+    try:
+        return "pyspark" in " ".join(process.cmdline())
+    except psutil.Error:  # one that is over
+        return False
+
+
 def kill_jvm(command: psutil.Process) -> None:
     """kill -9 the JVM beneath a command, once a query of it runs."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         for child in command.children(recursive=True):
-            if child.name() == "java" and any("pyspark" in " ".join(c.cmdline()) for c in child.children()):
-                child.send_signal(signal.SIGKILL)
-                return
+            with suppress(psutil.Error):  # it has just ended
+                if child.name() == "java" and any(map(is_worker, child.children())):
+                    child.send_signal(signal.SIGKILL)
+                    return
         time.sleep(0.2)
 
 

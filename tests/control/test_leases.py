@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
+from tally.base.errors import TallyError
 from tally.control import leases
 from tally.control.leases import Fenced
-from tally.errors import TallyError
+from tally.control.store import store
 
 # Takes the lease and beats; at the end of its input it says whether it might still commit.
 HOLDER = """
@@ -54,6 +57,17 @@ def other(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Pop
     process.wait()
 
 
+def freeze(process: subprocess.Popen[str]) -> None:
+    """Stop it between two beats: in the middle of one it would hold SQLite's own lock."""
+    while True:
+        process.send_signal(signal.SIGSTOP)
+        with suppress(sqlite3.OperationalError), closing(sqlite3.connect(store().url.database or "", 0.2)) as file:
+            file.execute("BEGIN IMMEDIATE")
+            return
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.05)
+
+
 def last_word(process: subprocess.Popen[str]) -> str:
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write("\n")
@@ -68,7 +82,7 @@ def test_who_beats_keeps_it_and_is_named(other: subprocess.Popen[str], name: str
 
 
 def test_a_stopped_holder_loses_it_and_never_commits_again(other: subprocess.Popen[str], name: str) -> None:
-    other.send_signal(signal.SIGSTOP)
+    freeze(other)
     mine = leases.take(name, silence=1.5)
     assert (mine.epoch, mine.sure) == (2, False), "silent, but not known to be gone"
     other.send_signal(signal.SIGCONT)
@@ -140,7 +154,7 @@ def test_a_beat_since_it_was_listened_to_is_no_silence(name: str, monkeypatch: p
 
 
 def test_of_many_that_take_a_silent_one_at_once_one_gets_it(other: subprocess.Popen[str], name: str) -> None:
-    other.send_signal(signal.SIGSTOP)
+    freeze(other)
     script = "import sys; from tally.control import leases; print('ready', flush=True); sys.stdin.readline(); "
     script += f"print(leases.take({name!r}, silence=2.0).epoch)"
     takers = [

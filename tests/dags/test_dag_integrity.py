@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from tally.base.settings import REPO
 from tally.catalog.load import load
-from tally.settings import REPO
 
 CATALOGUE = load(REPO / "spark")
 PIPELINES = sorted(CATALOGUE.pipelines)

@@ -78,7 +78,7 @@ def test_a_failure_half_way_takes_down_what_was_up(demo_home: Path, busy: int) -
     assert not list((demo_home / "run").glob("*.json"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGTERM])
 def test_a_signal_while_airflow_starts_stops_everything(demo_home: Path, tmp_path: Path, number: int) -> None:
     port, log = free_port(), tmp_path / "demo.log"
     env = environment(demo_home, TALLY_KAFKA_PORT=str(port), TALLY_AIRFLOW_PORT=str(free_port()))

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from tally.base.errors import TallyError
 from tally.demo.events import DUPLICATE, PAYMENTS, RIDES
 from tally.demo.produce import Order, produce
 from tally.demo.progress import Progress
 from tally.demo.truth import Sent, TruthFile, read_truth
-from tally.errors import TallyError
 from tally.sources.client import librdkafka
 
 Place = tuple[int, int]

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tally.base.errors import TallyError
 from tally.demo.events import PAYMENTS, RIDES
 from tally.demo.tlc import TlcRides
-from tally.errors import TallyError
 
 HEAD = (
     "VendorID,tpep_pickup_datetime,tpep_dropoff_datetime,passenger_count,trip_distance,RatecodeID,"

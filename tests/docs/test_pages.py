@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tally.base.settings import REPO, Settings
 from tally.cli.app import VERBS
-from tally.settings import REPO, Settings
 
-PAGES = sorted([REPO / "README.md", *(REPO / "docs").rglob("*.md")])
+PAGES = sorted([*REPO.glob("*.md"), *(REPO / "docs").rglob("*.md")])
 LINK = re.compile(r"\[(?P<text>[^\]]*)\]\((?P<target>[^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```$", re.M | re.S)
 IDENTIFIER = re.compile(r"`(?P<name>[A-Za-z_]\w*)`$")
@@ -70,10 +70,12 @@ def settings_table() -> str:
     return "\n".join(lines)
 
 
-def test_the_readme_lists_every_setting() -> None:
-    assert settings_table() in (REPO / "README.md").read_text(), f"put this into README.md:\n{settings_table()}"
+def test_the_reference_lists_every_setting() -> None:
+    assert settings_table() in (REPO / "docs" / "reference.md").read_text(), (
+        f"put this into docs/reference.md:\n{settings_table()}"
+    )
 
 
-def test_the_readme_lists_every_verb() -> None:
-    text = (REPO / "README.md").read_text()
+def test_the_reference_lists_every_verb() -> None:
+    text = (REPO / "docs" / "reference.md").read_text()
     assert [verb for verb in VERBS if f"| `tally {verb}" not in text] == []

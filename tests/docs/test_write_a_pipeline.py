@@ -9,12 +9,12 @@ import definitions
 import pytest
 from pyspark.sql import SparkSession
 
-from tally.catalog.duration import human
+from tally.base.duration import human
+from tally.base.settings import REPO
 from tally.catalog.load import load
 from tally.catalog.purity import check_purity
 from tally.catalog.spec import Pipeline
 from tally.orchestration import graph
-from tally.settings import REPO
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def fifth(tmp_path_factory: pytest.TempPathFactory) -> Pipeline:
 
 
 def test_the_file_declares_what_the_page_says(fifth: Pipeline) -> None:
-    assert (fifth.name, fifth.key, fifth.window.kind) == ("tips_by_zone", ("pickup_zone",), "tumbling")
+    assert (fifth.name, fifth.key, fifth.window.word) == ("tips_by_zone", ("pickup_zone",), "tumbling")
     assert human(fifth.window.size) == "5 minutes"
     assert [topic.name for topic in fifth.reads] == ["rides"]
     assert fifth.doc
@@ -49,7 +49,7 @@ def test_its_two_dags_follow_from_it(fifth: Pipeline) -> None:
 
 
 def test_spark_gives_the_columns_that_the_page_names(fifth: Pipeline, spark: SparkSession) -> None:
-    from tally.speed.check import check
+    from tally.checks.definition import check
 
     assert check(spark, fifth).columns == ["window_start", "window_end", "pickup_zone", "tips", "largest"]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tally.base.errors import TallyError
+from tally.base.settings import settings
 from tally.embedded import airflow
-from tally.errors import TallyError
-from tally.settings import settings
 
 
 @pytest.fixture

@@ -16,12 +16,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from tally.embedded import process
+from tally.base.errors import TallyError
+from tally.base.settings import settings
 from tally.embedded.broker import down, pidfile, up
 from tally.embedded.broker_files import is_free
-from tally.errors import TallyError
-from tally.settings import settings
-from tally.supervise import lock
+from tally.host import lock, process
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -175,7 +174,7 @@ def test_a_damaged_store_is_told_by_the_log(own_home: Path) -> None:
 
 def test_down_ends_who_holds_a_lock_of_this_home(own_home: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from tally.supervise import lock; "
+        "import sys, time; from pathlib import Path; from tally.host import lock; "
         "held = lock.hold(Path(sys.argv[1])); print('held', flush=True); time.sleep(300)"
     )
     path = own_home / "run" / "stream-tally-x.lock"

@@ -21,17 +21,17 @@ from test_kill import killed
 from test_negative_controls import reconcile, states, told
 from world import MINUTE, T0, World
 
+from tally.base.errors import AnswerIsNo, DataLost
+from tally.base.settings import settings
 from tally.cli import app
 from tally.control import incidents, streams
-from tally.errors import AnswerIsNo, DataLost
-from tally.settings import settings
+from tally.host import lock
 from tally.sources import kafka
 from tally.speed import agree
-from tally.supervise import lock
 
 HOLDER = """
 import pathlib, sys
-from tally.supervise import lock
+from tally.host import lock
 held = lock.hold(pathlib.Path(sys.argv[1]))
 print("held", flush=True)
 input()

@@ -18,9 +18,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from world import World
 
+from tally.base.settings import settings
 from tally.control import runs, seals
 from tally.reconcile.digest import Digest, digests
-from tally.settings import settings
 
 NAME = "tumbling_u"
 # Ends that tell most; `make faults` kills at every other one too.
@@ -129,7 +129,7 @@ def test_a_batch_that_dies_gives_the_same_table(
 
 @pytest.mark.parametrize("failpoint", cases(set(), SEAL_LONG))
 def test_a_reconciliation_that_dies_is_done_again_and_seals_once(victim: World, failpoint: str) -> None:
-    from tally.cli.reconcile import reconciled
+    from tally.jobs.reconcile import reconcile as reconciled
 
     victim.stream(NAME)
     victim.batch(NAME)

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tally.catalog.duration import from_millis, iso
+from tally.base.duration import from_millis, iso
+from tally.base.settings import settings
 from tally.catalog.load import catalogue
 from tally.control import runs, seals
-from tally.settings import settings
 
 MINUTE = 60_000
 T0 = 1_767_600_000_000
@@ -51,7 +51,7 @@ class Bespoke:
         assert Driver(list(names or catalogue().pipelines), until_caught_up=True).run() == []
 
     def batch(self, name: str, start: int = T0 - 60 * MINUTE, end: int = T0 + 600 * MINUTE) -> None:
-        from tally.batch.report import batch
+        from tally.jobs.batch import batch
 
         batch(name, iso(from_millis(start)), iso(from_millis(end)))
 

@@ -12,9 +12,9 @@ import pytest
 import world as worlds
 from world import World
 
+from tally.base.errors import TallyError
+from tally.base.settings import settings
 from tally.control import ledger
-from tally.errors import TallyError
-from tally.settings import settings
 from tally.speed import checkpoint
 
 NAME = "tumbling_u"

@@ -15,13 +15,13 @@ from test_negative_controls import states
 from test_partial import served, start_of, tally
 from world import MINUTE, T0, World
 
-from tally.batch.report import batch
-from tally.catalog.duration import from_millis, iso
-from tally.cli.reconcile import reconciled
+from tally.base.duration import from_millis, iso
+from tally.base.settings import settings
 from tally.control import audits, incidents, seals
+from tally.jobs.batch import batch
+from tally.jobs.reconcile import reconcile as reconciled
 from tally.reconcile.audit import audit, rolling
 from tally.reconcile.doubted import CAUSE
-from tally.settings import settings
 
 DAY = 24 * 60 * MINUTE
 

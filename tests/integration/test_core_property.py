@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from world import World
 
 KINDS = ("tumbling", "hopping", "session", "join")
-# Each example costs a minute: one a kind of topic in the suite, always the same; as many as this says on a long night.
+# Each example costs a minute: one in the suite, always the same; as many as this says on a long night.
 EXAMPLES = int(os.environ.get("TALLY_TEST_EXAMPLES", "1"))
 made = itertools.count()
 
@@ -47,7 +47,7 @@ PLOTS = st.builds(
 )
 
 
-@pytest.mark.parametrize("ids", ["plain", "unique"])
+@pytest.mark.parametrize("ids", [pytest.param("plain", marks=pytest.mark.long), "unique"])
 @settings(
     max_examples=EXAMPLES,
     derandomize=EXAMPLES == 1,

@@ -12,9 +12,9 @@ import world as worlds
 from pyspark.sql import SparkSession
 from world import MINUTE, SECOND, T0, Record, World
 
-from tally.batch.report import batch
-from tally.catalog.duration import from_millis, iso
+from tally.base.duration import from_millis, iso
 from tally.control import runs
+from tally.jobs.batch import batch
 from tally.reconcile.compare import compare
 from tally.reconcile.judge import judge
 

@@ -20,16 +20,16 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from bench import truth
-from tally.batch.report import batch as restated
-from tally.catalog.duration import iso, parse_instant, to_millis
+from tally.base.duration import iso, parse_instant, to_millis
+from tally.base.settings import REPO, settings
 from tally.catalog.load import catalogue
 from tally.control import ledger, runs
 from tally.demo.truth import read_truth
 from tally.embedded.broker_files import free_port
+from tally.jobs.batch import batch as restated
 from tally.reconcile.compare import compare
 from tally.reconcile.judge import judge
 from tally.reconcile.seal import seal
-from tally.settings import REPO, settings
 from tally.sources.client import librdkafka
 from tally.sources.kafka import end_offsets
 

@@ -15,10 +15,11 @@ from pyspark.sql import SparkSession
 from test_negative_controls import told
 from world import MINUTE, T0, World
 
-from tally import lake
-from tally.catalog.duration import from_millis
+from tally.base.duration import from_millis
+from tally.base.errors import AnswerIsNo
 from tally.control import leases
-from tally.errors import AnswerIsNo
+from tally.kinds import kind_of
+from tally.lake import delta, tables
 from tally.reconcile import cut as cuts
 from tally.reconcile import replay
 from tally.reconcile.compare import ranges_of
@@ -66,7 +67,7 @@ def test_a_commit_leaves_one_file_in_the_log(world: World, name: str) -> None:
 
 
 def test_folds_ran_and_the_table_says_what_the_oracle_says(world: World, spark: SparkSession, name: str) -> None:
-    kinds = [one.words.get("kind") for one in lake.commits(world.path("speed", name))]
+    kinds = [one.words.get("kind") for one in delta.commits(world.path("speed", name))]
     assert kinds.count("micro-batch") == len(world.ledger(name)) > 12
     files = len(DeltaTable(world.path("speed", name)).file_uris())
     assert "fold" in kinds or files < FILES_WORTH_A_FOLD
@@ -93,10 +94,9 @@ def test_only_the_needed_part_of_the_ledger_is_read(
     cut = cuts.find(world.pipeline(name), "window", filters=False)
     end = max(place[0] for place in world.table("batch", name)) + MINUTE
     lasts = [(end - minutes * MINUTE, end) for minutes in (5, 20, 300)]
-    cuts_of = [
-        cuts.reaching_back(cut, replay.first_offsets(spark, cut, replay.events_around(spark, cut, [last])))
-        for last in lasts
-    ]
+    slots = [{start: start + MINUTE for start in range(*last, MINUTE)} for last in lasts]
+    times = [kind_of(cut.pipeline).replay_reads(spark, ends, cut.stated.versions) for ends in slots]
+    cuts_of = [cuts.reaching_back(cut, replay.first_offsets(cut, of_topics)) for of_topics in times]
     assert all(one.last == cut.last == world.ledger(name)[-1] for one in cuts_of)
     numbers = [len(one.batches) for one in cuts_of]
     assert 1 <= numbers[0] < numbers[1] <= numbers[2] == len(world.ledger(name))
@@ -162,10 +162,10 @@ def test_a_table_of_an_older_make_gets_the_short_log(
 ) -> None:
     where = str(tmp_path / "older")
     spark.sql(f"CREATE TABLE delta.`{where}` (a INT) USING delta TBLPROPERTIES ('delta.checkpointInterval' = '100')")
-    log.set_properties(spark, where, log.PROPERTIES)
+    tables.set_properties(spark, where, log.PROPERTIES)
     found = DeltaTable(where)
     assert log.PROPERTIES.items() <= found.metadata().configuration.items()
-    log.set_properties(spark, where, log.PROPERTIES)
+    tables.set_properties(spark, where, log.PROPERTIES)
     assert DeltaTable(where).version() == found.version()
 
 

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from world import World
 
-from tally.catalog.duration import from_millis, iso
+from tally.base.duration import from_millis, iso
+from tally.base.errors import AnswerIsNo
 from tally.control import incidents, seals
-from tally.errors import AnswerIsNo
 from tally.reconcile.judge import STREAM_FAULTS
 from tally.speed import agree, checkpoint
 

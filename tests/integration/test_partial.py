@@ -19,15 +19,15 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 from world import MINUTE, T0, World
 
-from tally import lake
-from tally.batch.report import batch
-from tally.catalog.duration import from_millis, iso, millis, to_millis
+from tally.base.duration import from_millis, iso, millis, to_millis
+from tally.base.settings import settings
 from tally.catalog.load import catalogue
-from tally.cli.reconcile import reconciled
 from tally.control import beginnings, incidents, seals
 from tally.control.store import store
 from tally.control.tables import beginnings as kept
-from tally.settings import settings
+from tally.jobs.batch import batch
+from tally.jobs.reconcile import reconcile as reconciled
+from tally.lake import delta
 from tally.sources import unarchived
 
 GONE = 12  # records of each partition that retention ate
@@ -108,7 +108,7 @@ def test_a_new_control_store_knows_the_beginning_again(cut: World, name: str) ->
     cut.batch(name)
     assert beginnings.of(cut.pipeline(name)) == before
     for topic in cut.topics(name):
-        newest = lake.newest(settings().table("archive", topic), "ingest")
+        newest = delta.newest(settings().table("archive", topic), "ingest")
         assert newest is not None and newest.words["seq"] > 0
         assert {found["first"] for found in newest.words["beginning"]["partitions"].values()} == {GONE}
 

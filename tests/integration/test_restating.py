@@ -11,10 +11,10 @@ import world as worlds
 from pyspark.sql import SparkSession
 from world import MINUTE, T0
 
+from tally.base.duration import from_millis, iso
 from tally.batch import restate
-from tally.batch.report import batch
-from tally.catalog.duration import from_millis, iso
 from tally.catalog.ranges import contains
+from tally.jobs.batch import batch
 from tally.reconcile.digest import Digest, digests
 
 NAMES = ["hopping_u", "session_p", "join_p"]
@@ -51,7 +51,7 @@ def test_events_that_come_later_are_taken_in_without_being_asked_for(made) -> No
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long) if name.startswith("join") else name for name in NAMES]
+    "name", [name if name.startswith("hopping") else pytest.param(name, marks=pytest.mark.long) for name in NAMES]
 )
 def test_in_pieces_in_any_order_and_twice(
     made, spark: SparkSession, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -12,11 +12,11 @@ import world as worlds
 from pyspark.sql import SparkSession
 from world import World
 
-from tally.embedded import process
+from tally.base.errors import TallyError
+from tally.base.settings import Settings, settings
 from tally.embedded.broker_files import broker_command, format_storage, free_port, write_configuration
 from tally.embedded.java import java
-from tally.errors import TallyError
-from tally.settings import Settings, settings
+from tally.host import process
 from tally.sources import kafka
 
 NAME = "tumbling_u"

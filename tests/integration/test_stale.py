@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import oracle
 import pytest
@@ -11,11 +12,11 @@ from pyspark.sql import SparkSession
 from test_negative_controls import states
 from world import MINUTE, T0, World
 
+from tally.base.duration import from_millis, iso
+from tally.base.errors import AnswerIsNo
 from tally.batch import restate
-from tally.batch.report import batch
-from tally.catalog.duration import from_millis, iso
 from tally.control import runs
-from tally.errors import AnswerIsNo
+from tally.jobs.batch import batch
 from tally.reconcile.compare import compare
 from tally.reconcile.judge import judge
 from tally.reconcile.seal import seal
@@ -39,6 +40,26 @@ def made(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFact
         world.stream()
         batch(name, iso(from_millis(T0 + 600 * MINUTE)), iso(from_millis(T0 + 660 * MINUTE)), only=True)
         yield world
+
+
+def test_a_window_that_becomes_stale_between_compare_and_seal_is_not_sealed(
+    spark: SparkSession, broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A backfill of other windows archives a late event of this one meanwhile."""
+    world = worlds.make(tmp_path, "stale.meanwhile.", broker, monkeypatch, ["tumbling"])
+    records = worlds.story(31, 60, world.prefix)
+    world.produce(records[:30] + worlds.flush(world.prefix))
+    world.stream()
+    world.batch("tumbling")
+    number = compare("tumbling")
+    world.produce(records[30:])
+    batch("tumbling", iso(from_millis(T0 + 600 * MINUTE)), iso(from_millis(T0 + 660 * MINUTE)), only=True)
+    assert judge(number).verdict == "reconciled"
+    done = seal(number)
+    stated = restate.newest(world.pipeline("tumbling"))
+    assert stated is not None and stated.stale and done.restated_since
+    sealed = [slot for slot, state in states(world, "tumbling").items() if state == "sealed"]
+    assert sealed and not [slot for slot in sealed if any(start <= slot < end for start, end in stated.stale)]
 
 
 def test_stale_windows_wait_for_the_next_batch(made: World, name: str) -> None:

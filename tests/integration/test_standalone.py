@@ -19,8 +19,9 @@ import world as worlds
 from world import World
 
 from tally.embedded.broker_files import free_port
-from tally.supervise.launchers import DRIVER, launcher
-from tally.supervise.submit import spark_home
+from tally.host import driver_files, process
+from tally.lake.session import spark_home
+from tally.supervise import launch
 
 pytestmark = pytest.mark.long
 
@@ -86,15 +87,15 @@ def tally(*arguments: str) -> Any:
 
 def test_both_layers_run_on_executors_and_reconcile(world: World, cluster: tuple[str, Path], tmp_path: Path) -> None:
     log = tmp_path / "driver.log"
-    started = launcher().start((*DRIVER, NAME, "--until-caught-up"), log)
+    launch.spawn("tally", (*launch.DRIVER, NAME, "--until-caught-up"), log)
     world.starts[NAME] = {0}
     deadline = time.monotonic() + 240
     try:
-        while launcher().lives(started) and time.monotonic() < deadline:
+        while process.find(driver_files.run_file()) and time.monotonic() < deadline:
             time.sleep(0.5)
-        assert not launcher().lives(started), log.read_text()[-3000:]
+        assert not process.find(driver_files.run_file()), log.read_text()[-3000:]
     finally:
-        launcher().stop(started)
+        launch.stop()
     shape, truth = worlds.shape_of(NAME), world.truth(NAME)
     assert len(world.ledger(NAME)) > 2, log.read_text()[-3000:]
     assert world.table("speed", NAME) == oracle.streamed(shape, truth, world.boundaries(NAME)).rows

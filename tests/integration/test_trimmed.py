@@ -14,10 +14,10 @@ from pyspark.sql import functions as F
 from test_negative_controls import reconcile, states, told
 from world import MINUTE, T0, World
 
+from tally.base.errors import AnswerIsNo
+from tally.base.settings import settings
 from tally.control import seals
-from tally.errors import AnswerIsNo
 from tally.reconcile.audit import audit
-from tally.settings import settings
 from tally.speed import past
 from tally.speed.fold import trim
 

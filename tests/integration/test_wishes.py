@@ -12,13 +12,14 @@ import world as worlds
 from pyspark.sql import SparkSession
 from world import World
 
+from tally.base.errors import AnswerIsNo, StreamFailed
 from tally.control import incidents, streams
 from tally.control.store import now_ms
-from tally.errors import AnswerIsNo, StreamFailed
+from tally.host import driver_files, lock
 from tally.speed import hosted as hosting
 from tally.speed import query as queries
 from tally.speed.driver import Driver
-from tally.supervise import health, lock, wishes
+from tally.supervise import status, wishes
 
 PLAIN, OTHER = "tumbling_u", "hopping"
 
@@ -71,7 +72,7 @@ def test_wishes_are_followed_one_stream_at_a_time(world: World, driver: Driver) 
 
     wishes.pause(PLAIN, by="ada", why="the broker moves")
     until(lambda: row(PLAIN)["state"] == "paused")
-    found = health.diagnose(PLAIN)
+    found = status.diagnose(PLAIN)
     assert found.state == "paused" and "by ada" in found.reason and "the broker moves" in found.reason
     assert table_lock(world, PLAIN), "a paused stream keeps its table"
 
@@ -85,7 +86,7 @@ def test_wishes_are_followed_one_stream_at_a_time(world: World, driver: Driver) 
     granted = wishes.stop(PLAIN, by="ada", why="the disk")
     assert "nobody writes its table" in str(granted)
     assert not table_lock(world, PLAIN)
-    assert health.diagnose(PLAIN).state == "stopped"
+    assert status.diagnose(PLAIN).state == "stopped"
     assert other.query is untouched and other.query.isActive, "the other stream ran on"
 
     before = len(world.ledger(PLAIN))
@@ -102,9 +103,8 @@ def test_a_driver_with_every_stream_stopped_ends(world: World, driver: Driver) -
     until(lambda: running(PLAIN) and running(OTHER))
     for name in (PLAIN, OTHER):
         wishes.stop(name, by="ada", why="")
-    from tally.supervise import launch
 
-    until(lambda: not lock.is_held(launch.lock_path()))
+    until(lambda: not lock.is_held(driver_files.lock_path()))
     for name in (PLAIN, OTHER):
         wishes.resume(name, by="ada", why="")
 
@@ -124,7 +124,7 @@ def test_a_query_that_fails_is_tried_alone_and_the_next_driver_knows_how_often(
     streams.want_anew(PLAIN, by="test", why="")
     until(lambda: row(PLAIN).get("failures", 0) >= 3)  # type: ignore[operator]
     assert running(OTHER)
-    found = health.diagnose(PLAIN)
+    found = status.diagnose(PLAIN)
     assert found.state == "crash_looping" and "no space left" in found.reason and "try" in found.reason
     (incident,) = incidents.opened(PLAIN)
     assert (incident["cause"], incident["cure"]) == ("stream failed", "make room")
@@ -159,7 +159,7 @@ def test_what_tally_refuses_is_given_up_with_its_cure(
         tries = row(PLAIN)["failures"]
         time.sleep(2.5)
         assert row(PLAIN)["failures"] == tries == hosting.REFUSALS, "it is not tried for ever"
-    found = health.diagnose(PLAIN)
+    found = status.diagnose(PLAIN)
     assert found.state == "failed" and "the checkpoint is gone" in found.reason
     assert f"tally doctor {PLAIN}" in found.next_step
     wishes.restart(PLAIN, by="ada", why="mended")
@@ -173,9 +173,9 @@ def test_a_changed_definition_is_outdated_until_it_is_restarted(world: World, dr
     file.write_text(file.read_text().replace('F.sum("amount")', '(F.sum("amount") * 2)'))
     new = world.pipeline(OTHER).version
     assert new != old
-    found = health.diagnose(OTHER)
+    found = status.diagnose(OTHER)
     assert found.state == "outdated" and old in found.reason and new in found.reason
     wishes.restart(OTHER, by="ada", why="twice the total")
     until(lambda: len(world.ledger(OTHER)) > 0 and running(OTHER))
-    assert health.diagnose(OTHER).state in ("healthy", "idle", "starting", "catching_up")
+    assert status.diagnose(OTHER).state in ("healthy", "idle", "starting", "catching_up")
     assert row(OTHER)["version"] == new

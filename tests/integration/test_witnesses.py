@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from world import MINUTE, SECOND, T0, Record, World
 
-from tally import lake
+from tally.base.duration import from_millis, iso
+from tally.base.errors import AnswerIsNo
+from tally.base.settings import settings
 from tally.batch.maintain import maintain
-from tally.batch.report import batch
-from tally.catalog.duration import from_millis, iso
-from tally.errors import AnswerIsNo
-from tally.settings import settings
+from tally.jobs.batch import batch
+from tally.lake import delta
 from tally.sources import archive, manifest
 from tally.sources.ingest import ingest
 
@@ -118,4 +118,4 @@ def test_compaction_changes_no_row(made: World, spark: SparkSession) -> None:
     topic = made.pipeline(NAME).reads[0]
     assert [done.joined > 1 for done in maintain(spark) if done.table == f"archive/{topic.name}"] == [True]
     assert manifest.verify(spark, topic, deep=True) == []
-    assert not [file for file in lake.table(archive.path(topic)).file_uris() if ".zstd." not in file]
+    assert not [file for file in delta.table(archive.path(topic)).file_uris() if ".zstd." not in file]

@@ -14,12 +14,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
 from oracle import Batch, Event, Rows, Shape
 
-from tally.catalog.duration import from_millis, iso, to_millis
+from tally.base.duration import from_millis, iso, to_millis
+from tally.base.settings import settings
 from tally.catalog.load import catalogue
 from tally.catalog.ranges import Range
 from tally.catalog.spec import Pipeline
 from tally.control import ledger, runs
-from tally.settings import settings
 
 SECOND, MINUTE = 1000, 60_000
 # Nowhere near today: nothing may depend on the clock. Topics keep their records for ever.
@@ -156,7 +156,7 @@ class World:
         return iso(from_millis(min(times) - 10 * MINUTE)), iso(from_millis(max(times) + 10 * MINUTE))
 
     def batch(self, name: str) -> Rows:
-        from tally.batch.report import batch
+        from tally.jobs.batch import batch
 
         batch(name, *self.span())
         return self.table("batch", name)

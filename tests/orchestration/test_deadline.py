@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from tally.base.settings import REPO
 from tally.control import incidents
-from tally.settings import REPO
 
 # Runs of each kind, made as the scheduler makes them; what deadline each got.
 RUNS = """
@@ -56,7 +56,7 @@ print(json.dumps(found))
 FAILS = """
 import json, sys
 from airflow.dag_processing.dagbag import DagBag
-from tally.errors import AnswerIsNo
+from tally.base.errors import AnswerIsNo
 from tally.orchestration import steps
 def fails():
     raise AnswerIsNo("no driver comes up")

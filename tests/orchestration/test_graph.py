@@ -9,15 +9,15 @@ from types import SimpleNamespace
 import jinja2
 import pytest
 
+from tally.base.settings import REPO
 from tally.catalog.load import load
 from tally.orchestration import forms, graph
-from tally.settings import REPO
 
 CATALOGUE = load(REPO / "spark")
 GRAPHS = [
     graph.streams(),
     graph.maintain(),
-    graph.backfill(sorted(CATALOGUE.pipelines)),
+    forms.backfill(sorted(CATALOGUE.pipelines)),
     forms.control(sorted(CATALOGUE.pipelines)),
     *(graph.batch(p, "0 * * * *") for p in CATALOGUE.pipelines.values()),
     *(graph.reconcile(p) for p in CATALOGUE.pipelines.values()),

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from faults import corpus
-from tally.errors import AnswerIsNo, TallyError
+from tally.base.errors import AnswerIsNo, TallyError
+from tally.base.settings import REPO
 from tally.orchestration import steps
-from tally.settings import REPO
 
 GOOD = {
     "pipeline": "vendor_trips", "action": "pause", "why": "", "from": "2026-11-01T10:00:00Z",
@@ -54,7 +54,7 @@ def nothing_runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     stand_in = SimpleNamespace(**{action: of(action) for action in ("pause", "resume", "restart", "stop")})
     monkeypatch.setitem(sys.modules, "tally.supervise.wishes", stand_in)
     monkeypatch.setattr("tally.backfill.coverage.retained_ranges", lambda topic: {})
-    for module in ("tally.batch.report", "tally.reconcile.compare"):
+    for module in ("tally.jobs.batch", "tally.reconcile.compare"):
         monkeypatch.setattr(f"{module}.session", no_session)
     return asked
 

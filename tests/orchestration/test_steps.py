@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from tally.base.errors import AnswerIsNo, TallyError
 from tally.control import incidents, runs
 from tally.control.runs import open_reconciliation
-from tally.errors import AnswerIsNo, TallyError
 from tally.orchestration import steps
-from tally.supervise.launchers import Launched
+from tally.supervise.launch import Launched
 
 FORM = {
     "pipeline": "vendor_trips",
@@ -147,7 +147,7 @@ def test_a_wish_that_makes_no_sense_is_refused_for_good(
 
 def test_the_log_tells_how_each_stream_is_in_the_words_of_the_status(capsys: pytest.CaptureFixture[str]) -> None:
     from tally.catalog.load import catalogue
-    from tally.supervise.health import diagnose
+    from tally.supervise.status import diagnose
 
     steps.tell()
     said = capsys.readouterr().out.splitlines()

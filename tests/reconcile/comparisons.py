@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
 
-from tally import lake
-from tally.catalog.duration import from_millis, iso
+from tally.base.duration import from_millis, iso
+from tally.base.settings import settings
 from tally.control import runs
-from tally.settings import settings
+from tally.lake import delta
 
 STEP = 60_000
 T0 = 1_790_000_040_000 // STEP * STEP
@@ -109,13 +109,13 @@ class Comparison:
         return number
 
 
-def restated(comparison: Comparison, *ranges: tuple[int, int]) -> int:
+def restated(comparison: Comparison, *ranges: tuple[int, int], stale: tuple[tuple[int, int], ...] = ()) -> int:
     """One more restatement of these ranges in the batch table's log; its Delta version."""
     path = settings().table("batch", comparison.pipeline, comparison.version)
-    words = lake.words("restate", ranges=[list(one) for one in ranges])
+    words = delta.words("restate", ranges=[list(one) for one in ranges], stale=[list(one) for one in stale])
     rows = pa.table({"window_start": pa.array([from_millis(T0)], pa.timestamp("us", "UTC"))})
     said = CommitProperties(custom_metadata={"userMetadata": words})
     write_deltalake(path, rows, mode="append", commit_properties=said)
-    newest = lake.newest(path, "restate")
+    newest = delta.newest(path, "restate")
     assert newest is not None
     return newest.version

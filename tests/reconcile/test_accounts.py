@@ -11,10 +11,10 @@ import pytest
 from comparisons import T0, use_home
 from deltalake import write_deltalake
 
-from tally.batch.scope import Cells
+from tally.base.duration import from_millis
 from tally.catalog.declare import topic
-from tally.catalog.duration import from_millis
 from tally.control import runs
+from tally.kinds.session_scope import Cells
 from tally.reconcile import conserve
 from tally.reconcile.accounts import Account, of_rows
 from tally.reconcile.rounding import STEP, most
@@ -26,18 +26,19 @@ ORDERS = topic("orders", schema="at TIMESTAMP, amount DOUBLE", event_time="at", 
 
 def row(cell: int, place: str, events: int, *, newest: int = 0, differing: bool = False) -> dict[str, Any]:
     return {
-        "cell": T0 + cell * MINUTE, "place": place, "events": events, "scale": events * 2.0, "newest": newest,
+        "cell": T0 + cell * MINUTE, "place": place, "events": events, "scale amount": events * 2.0, "newest": newest,
         "differing": differing,
     }  # fmt: skip
 
 
 def test_what_lies_in_a_range_of_cells_is_added_up() -> None:
     account = of_rows(
-        [row(0, "aggregated", 3), row(0, "late", 1, newest=4, differing=True), row(1, "aggregated", 5, newest=2)]
+        [row(0, "aggregated", 3), row(0, "late", 1, newest=4, differing=True), row(1, "aggregated", 5, newest=2)],
+        ["amount"],
     )
     assert account.places == {"aggregated": 8, "late": 1}
     first, both = account.within(T0, T0 + MINUTE), account.within(T0, T0 + 2 * MINUTE)
-    assert (first.events, first.scale, first.newest, first.differing) == (4, 8.0, 4, True)
+    assert (first.events, first.scale, first.newest, first.differing) == (4, {"amount": 8.0}, 4, True)
     assert (both.events, both.newest) == (9, 4)
     second = account.within(T0 + MINUTE, T0 + 2 * MINUTE)
     assert (second.events, second.newest, second.differing) == (5, 2, False)
@@ -69,7 +70,8 @@ def cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     write(archive.path(ORDERS), "at", times)
     write(archive.quarantine_path(ORDERS), "_broker_time", [T0 + 5])
     monkeypatch.setattr(runs, "ingest_history", lambda _: [{"seq": 0, "delta_version": 0}])
-    return SimpleNamespace(pipeline=SimpleNamespace(reads=(ORDERS,)), stated=SimpleNamespace(versions={ORDERS.name: 0}))
+    pipeline = SimpleNamespace(name="sums", reads=(ORDERS,))
+    return SimpleNamespace(pipeline=pipeline, stated=SimpleNamespace(versions={ORDERS.name: 0}))
 
 
 def write(path: str, column: str, times: list[int]) -> None:

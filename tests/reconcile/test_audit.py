@@ -13,11 +13,11 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reconcile.comparisons import STEP, T0, use_home
 
+from tally.base.errors import TallyError
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.control import audits, incidents, seals
 from tally.control.seals import Seal
-from tally.errors import TallyError
 from tally.reconcile import audit as auditing
 from tally.reconcile import checks, doubted
 from tally.reconcile.audit import audit, rolling
@@ -43,7 +43,7 @@ def looked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, list[li
 
         return look
 
-    monkeypatch.setattr(auditing, "session", lambda _: None)
+    monkeypatch.setattr(auditing, "session", lambda *_, **__: None)
     monkeypatch.setattr(checks, "of_table", answer("table"))
     monkeypatch.setattr(checks, "of_archive", answer("archive"))
     monkeypatch.setattr(checks, "of_manifests", lambda *_, deep: {})

@@ -10,12 +10,12 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reconcile.comparisons import STEP, T0, use_home
 
-from tally.catalog.duration import from_millis, iso
+from tally.base.duration import from_millis, iso
+from tally.base.errors import TallyError
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
-from tally.cli.begin import lines
+from tally.cli.reconcile import beginning_lines as lines
 from tally.control import beginnings, incidents
-from tally.errors import TallyError
 from tally.reconcile import begin
 
 

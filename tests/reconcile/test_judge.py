@@ -11,8 +11,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reconcile.comparisons import STEP, T0, Comparison, difference, slot, use_home
 
+from tally.base.errors import TallyError
 from tally.control import incidents, runs, seals
-from tally.errors import TallyError
 from tally.reconcile import judge as judging
 from tally.reconcile.judge import judge
 

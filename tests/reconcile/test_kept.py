@@ -9,11 +9,11 @@ import pyarrow
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
-from tally import lake
+from tally.base.settings import settings
 from tally.catalog.declare import pipeline, topic, tumbling
 from tally.control import incidents, manifests
+from tally.lake import delta
 from tally.reconcile.kept import CAUSE, tell
-from tally.settings import settings
 
 rides = topic("rides", schema="id BIGINT, at TIMESTAMP", event_time="at", lateness="10 minutes")
 
@@ -26,7 +26,7 @@ def demand(rides):  # type: ignore[no-untyped-def]
 def write(place: str, seq: int, count: int) -> None:
     counts: dict[str, Any] = {"archived": [[seq, count]], "quarantined": {}}
     plan = {"seq": seq, "era": 0, "ranges": {"0": [0, 1]}, "contract": "c", "gaps": 0, "counts": counts}
-    words = CommitProperties(custom_metadata={"userMetadata": lake.words("ingest", **plan)})
+    words = CommitProperties(custom_metadata={"userMetadata": delta.words("ingest", **plan)})
     rows = pyarrow.table({"_ingest": [seq] * count, "at": range(count)})
     write_deltalake(settings().table(place, "rides"), rows, mode="append", commit_properties=words)
 

@@ -9,13 +9,13 @@ import pytest
 import world as worlds
 from pyspark.sql import DataFrame, SparkSession
 
-from tally.batch.events import stated
-from tally.batch.restate import Restatement
-from tally.batch.scope import sessions
+from tally.batch.restatement import Restatement
 from tally.catalog.load import catalogue
-from tally.catalog.ranges import Range
+from tally.catalog.ranges import Range, event_ranges
 from tally.catalog.spec import Pipeline
 from tally.control.ledger import MicroBatch
+from tally.kinds import kind_of
+from tally.kinds.session import Sessions
 from tally.reconcile import replay
 from tally.reconcile.cut import Cut
 from tally.reconcile.differences import by_slot_rows, side_by_side
@@ -72,14 +72,14 @@ def test_no_plan_grows_with_windows_or_micro_batches(
     lengths = []
     for count in (10, 10_000):
         ranges, cut = scattered(count), cut_of(pipeline, count)
-        times = replay.event_ranges(cut, ranges)
-        if pipeline.window.kind == "session":
-            batch = sessions(spark, pipeline, times[0], cut.stated.versions)
+        times, kind = event_ranges(pipeline, ranges), kind_of(pipeline)
+        if isinstance(kind, Sessions):
+            batch = kind.sessions(spark, times[0], cut.stated.versions)
         else:
-            batch = stated(spark, pipeline, ranges, cut.stated.versions)
+            batch = kind.scope(spark, ranges, cut.stated.versions).rows
         frames = [replay.tagged_events(spark, cut, *part) for part in zip(pipeline.reads, times, strict=True)]
         stream = replay.replayed(cut, frames, ranges)
         rows = side_by_side({"batch": batch, "stream": stream}, pipeline)
-        lengths.append([length([batch]), length(frames), length([stream]), length([by_slot_rows(rows)])])
+        lengths.append([length([batch]), length(frames), length([stream]), length([by_slot_rows(rows, 1)])])
     few, many = lengths
     assert all(abs(a - b) < 0.05 * a for a, b in zip(few, many, strict=True)), (few, many)

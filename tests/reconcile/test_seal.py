@@ -11,10 +11,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from reconcile.comparisons import STEP, T0, Comparison, difference, restated, slot, use_home
 
+from tally.base.errors import AnswerIsNo, TallyError
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.control import beginnings, incidents, runs, seals
-from tally.errors import AnswerIsNo, TallyError
 from tally.reconcile import doubted
 from tally.reconcile.judge import judge
 from tally.reconcile.seal import seal
@@ -145,6 +145,14 @@ def test_what_was_restated_after_the_comparison_is_left_alone() -> None:
     assert states(comparison) == {0: ("sealed", 1)}
     assert (done.sealed, done.restated_since) == (1, 1)
     assert "1 restated since and left alone" in str(done)
+
+
+def test_what_later_events_touch_since_the_comparison_is_left_alone() -> None:
+    comparison = compared()
+    number = judged(comparison)
+    restated(comparison, (T0 + 50 * STEP, T0 + 51 * STEP), stale=((T0, T0 + STEP),))
+    done = seal(number)
+    assert states(comparison) == {1: ("sealed", 1)} and done.restated_since == 1
 
 
 def test_an_older_comparison_does_not_overrule_a_newer_one() -> None:

@@ -6,18 +6,18 @@ import random
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from tally.catalog.duration import millis
+from tally.base.duration import millis
 from tally.catalog.schema import parse_schema
-from tally.catalog.spec import Pipeline, Topic, Window
+from tally.catalog.spec import Hopping, Pipeline, Session, Topic, Tumbling, Window
 from tally.control.seals import Seal
 
 DAY = 86_400_000
 MIDNIGHT = 20_000 * DAY
 MINUTE = timedelta(minutes=1)
 WINDOWS = {
-    "tumbling": Window(kind="tumbling", size=MINUTE, slide=MINUTE),
-    "hopping": Window(kind="hopping", size=15 * MINUTE, slide=MINUTE),
-    "session": Window(kind="session", size=30 * MINUTE, slide=30 * MINUTE),
+    "tumbling": Tumbling(size=MINUTE),
+    "hopping": Hopping(size=15 * MINUTE, slide=MINUTE),
+    "session": Session(size=30 * MINUTE),
 }
 TOPIC = Topic(
     name="trips",
@@ -61,7 +61,7 @@ def random_case(window: Window, seed: int) -> Case:
     for _ in range(dice.randint(20, 60)):
         start = first + dice.randrange(20) * step
         end = start + millis(window.size)
-        if window.kind == "session":
+        if isinstance(window, Session):
             start, end = start + dice.randrange(step), start + dice.randrange(step, 4 * step)
         identity = {
             "window_start": start,
@@ -158,7 +158,8 @@ def stream_state(row: Row, case: Case) -> str:
     if case.begins is not None and row["window_start"] < case.begins:
         return "partial"
     # An event may still join a session until the watermark is a whole gap past its end.
-    wait = case.pipeline.window.size // timedelta(milliseconds=1) if case.pipeline.window.kind == "session" else 0
+    window = case.pipeline.window
+    wait = window.size // timedelta(milliseconds=1) if isinstance(window, Session) else 0
     return "closed" if case.watermark >= row["window_end"] + wait else "open"
 
 

@@ -13,9 +13,9 @@ from deltalake import write_deltalake
 from pyspark.sql import SparkSession
 from serving.cases import DDL, Case, Row
 
-from tally.catalog.duration import from_millis
+from tally.base.duration import from_millis
+from tally.base.settings import settings
 from tally.control import beginnings, ledger, seals
-from tally.settings import settings
 
 ARROW = {
     "window_start": pa.timestamp("us", "UTC"),

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from serving.cases import MIDNIGHT, WINDOWS, Row, made_pipeline, oracle, place, random_case
 from serving.tables import by_spark, lay, typed, use_home
 
-from tally.catalog.duration import millis
+from tally.base.duration import millis
 from tally.serving.read import read
 from tally.serving.state import LAYERS
 from tally.serving.view import served
@@ -68,3 +68,17 @@ def in_spark(frame: object) -> list[Row]:
         for name in ("window_start", "window_end"):
             row[name] = row[name].astimezone(UTC)
     return sorted(rows, key=place)
+
+
+def test_a_row_that_is_there_twice_is_served_once_where_nobody_vouches_for_it(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_home(monkeypatch, tmp_path)
+    case = random_case(WINDOWS["tumbling"], seed=9)
+    lay(case, by_spark(spark))
+    before = read(case.pipeline).to_pylist()
+    wanted = next(row for row in before if row["state"] == "held")
+    twice = [row for row in case.batch if place(typed(row)) == place(wanted)]
+    by_spark(spark)(f"{tmp_path}/lake/batch/made/{case.pipeline.version}", [typed(row) for row in twice], False)
+    assert read(case.pipeline).to_pylist() == before == in_spark(served(spark, case.pipeline))
+    assert read(case.pipeline, layer="batch").num_rows == served(spark, case.pipeline, layer="batch").count()

@@ -11,9 +11,9 @@ import pytest
 from serving.cases import DAY, MIDNIGHT, WINDOWS, made_pipeline, oracle, random_case, seal
 from serving.tables import by_delta_rs, lay, mark, typed, use_home
 
-from tally.catalog.duration import millis
+from tally.base.duration import millis
+from tally.base.errors import TallyError
 from tally.control import beginnings, seals
-from tally.errors import TallyError
 from tally.serving import read as reader
 from tally.serving.read import read
 from tally.serving.state import LAYERS

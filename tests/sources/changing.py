@@ -20,11 +20,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from tally.catalog.duration import from_millis, iso
+from tally.base.duration import from_millis, iso
+from tally.base.settings import settings
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Topic
 from tally.control import runs
-from tally.settings import settings
 from tally.sources import account, archive, contract, manifest
 from tally.sources.ingest import ingest
 
@@ -73,7 +73,7 @@ def define(name: str, schema: str = PLAIN, *, time: str = "at", measures: str = 
 def rows(start: int = -60, end: int = 60) -> list[dict[str, Any]]:
     """All that the batch layer has once `tally batch` has stated these minutes."""
     from tally.batch import restate
-    from tally.batch.report import batch
+    from tally.jobs.batch import batch
 
     batch("demand", iso(from_millis(T0 + start * MINUTE)), iso(from_millis(T0 + end * MINUTE)))
     table = DeltaTable(restate.path(catalogue().pipeline("demand"))).to_pyarrow_table()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tally.errors import TallyError
+from tally.base.errors import TallyError
 from tally.sources.client import ALLOWED, checked, librdkafka, parse, spark_options
 
 SECURE = """

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from tally.base.errors import AnswerIsNo
 from tally.catalog.declare import topic
 from tally.control import manifests
-from tally.errors import AnswerIsNo
 from tally.reconcile.conserve import joined
 from tally.sources import account
 from tally.sources.archive import Ingest

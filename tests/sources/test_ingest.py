@@ -10,9 +10,9 @@ from changing import T0, archived_once, copied
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from tally.base.errors import AnswerIsNo
 from tally.catalog.spec import Topic
 from tally.control import runs
-from tally.errors import AnswerIsNo
 from tally.sources import archive, ingest, kafka, manifest
 
 

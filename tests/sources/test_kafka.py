@@ -13,9 +13,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import CommitProperties, write_deltalake
 
-from tally import lake
-from tally.errors import DataLost, TallyError
-from tally.settings import settings
+from tally.base.errors import DataLost, TallyError
+from tally.base.settings import settings
+from tally.lake import delta
 from tally.sources import kafka
 
 
@@ -114,7 +114,7 @@ def test_a_new_control_store_knows_the_topic_by_its_archive(
 ) -> None:
     create(admin, broker, 3)
     first = kafka.check_identity("lost")
-    said = CommitProperties(custom_metadata={"userMetadata": lake.words("ingest", topic_id=first)})
+    said = CommitProperties(custom_metadata={"userMetadata": delta.words("ingest", topic_id=first)})
     write_deltalake(settings().table("archive", "lost"), pa.table({"n": [1]}), commit_properties=said)
     monkeypatch.setenv("TALLY_CONTROL", f"sqlite:///{tmp_path / 'new.db'}")
     assert kafka.check_identity("lost") == first

@@ -13,8 +13,9 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from tally.base.errors import AnswerIsNo
 from tally.catalog.spec import Topic
-from tally.errors import AnswerIsNo
+from tally.lake import delta
 from tally.sources import archive, manifest
 from tally.sources.mend import mend
 
@@ -67,6 +68,31 @@ def test_a_mend_that_dies_is_done_again(rides: Topic, spark: SparkSession) -> No
     assert manifest.verify(spark, rides, deep=True)
     mend(spark, rides)
     check(spark, rides)
+
+
+def files_of(where: str) -> list[Path]:
+    found = delta.table(where)
+    assert found is not None
+    return [Path(uri) for uri in found.file_uris()]
+
+
+def test_files_that_are_gone_or_broken_are_read_again(rides: Topic, spark: SparkSession) -> None:
+    """One of two files of the archive is gone, the other one cut short, and of the quarantine a byte is another."""
+    first, second = files_of(archive.path(rides))[:2]
+    refused = max(files_of(archive.quarantine_path(rides)), key=lambda file: file.stat().st_size)
+    first.unlink()
+    second.write_bytes(second.read_bytes()[:-20])
+    held = bytearray(refused.read_bytes())
+    held[40] ^= 0xFF
+    refused.write_bytes(held)
+    with pytest.raises(AnswerIsNo, match="a file of archive/mended cannot be read") as told:
+        manifest.check(spark, rides)
+    assert "tally mend mended" in str(told.value.cure)
+    killed("mend.before_taking_out", "mend", rides.name)
+    done = mend(spark, rides)
+    assert len(done.unreadable) >= 2 and done.found
+    check(spark, rides)
+    assert mend(spark, rides).unreadable == []
 
 
 def test_a_contract_that_changed_meanwhile(rides: Topic, spark: SparkSession) -> None:

@@ -22,11 +22,11 @@ from changing import (
 )
 from pyspark.sql import SparkSession
 
+from tally.base.duration import from_millis, iso, to_millis
+from tally.base.errors import AnswerIsNo
 from tally.batch.maintain import targets
-from tally.catalog.duration import from_millis, iso, to_millis
 from tally.catalog.spec import Topic
 from tally.control import runs
-from tally.errors import AnswerIsNo
 from tally.sources import archive, manifest, redecode
 from tally.sources.ingest import ingest
 

@@ -12,8 +12,8 @@ from harmed import HOWS, NAME, REFUSED
 from pyspark.sql import SparkSession
 from world import World
 
+from tally.base.errors import AnswerIsNo
 from tally.control import incidents
-from tally.errors import AnswerIsNo
 from tally.speed import agree, aside, checkpoint
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tally.errors import AnswerIsNo
+from tally.base.errors import AnswerIsNo
 from tally.speed import checkpoint
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from tally.base.errors import AnswerIsNo
 from tally.control import ledger
 from tally.control.leases import Lease
 from tally.control.ledger import MicroBatch
-from tally.errors import AnswerIsNo
 from tally.speed import commit
 
 HELD = MicroBatch(

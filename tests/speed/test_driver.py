@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from tally import engine, memory
+from tally.base.errors import DataLost, StreamFailed
 from tally.control import incidents, streams
-from tally.errors import DataLost, StreamFailed
+from tally.lake import memory, session
 from tally.speed import driver as drivers
 from tally.speed import query as queries
 from tally.speed.driver import Driver
@@ -66,7 +66,7 @@ def test_deaths_count_until_no_stream_is_where_drivers_died(driver: Driver, host
 
 
 def test_a_driver_whose_jvm_has_gone_ends_and_says_of_what(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "exit_code", lambda *_: memory.FULL_CODES[0])
+    monkeypatch.setattr(session, "exit_code", lambda *_: memory.FULL_CODES[0])
     driver.require_jvm()  # a session that was there before is not its own
     driver.owns_spark = True
     with pytest.raises(memory.JvmEnded, match="out of memory"):

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from tally.base.errors import StreamFailed
 from tally.control import incidents, leases, streams
-from tally.errors import StreamFailed
+from tally.host import lock
 from tally.speed import keeper as keepers
 from tally.speed import query as queries
 from tally.speed.hosted import Hosted
 from tally.speed.keeper import Keeper
-from tally.speed.motion import CALM_SECONDS
-from tally.supervise import lock
+from tally.speed.progress import CALM_SECONDS
 
 
 @dataclass

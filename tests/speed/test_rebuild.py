@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from tally.base.errors import AnswerIsNo
 from tally.control import leases
-from tally.errors import AnswerIsNo
+from tally.host import lock
 from tally.speed import rebuild
-from tally.supervise import lock
 
 
 def test_a_driver_on_another_machine_is_not_rebuilt_under(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

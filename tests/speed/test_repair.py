@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from tally import lake
 from tally.control import ledger
 from tally.control.ledger import MicroBatch
+from tally.lake import delta
 from tally.speed import commit, past
 
 
@@ -42,14 +42,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
     write_deltalake(past.path(Named()), pa.Table.from_pylist(rows))  # type: ignore[arg-type]
     log = [as_commit(entry(batch)) for batch in range(99, 89, -1)]
-    monkeypatch.setattr(lake, "commits", lambda _: iter(log))
+    monkeypatch.setattr(delta, "commits", lambda _: iter(log))
 
 
-def as_commit(one: MicroBatch) -> lake.Commit:
+def as_commit(one: MicroBatch) -> delta.Commit:
     names = ("pipeline", "version", "generation", "batch", "ranges", "late_watermark", "watermark")
     words = {"kind": "micro-batch", **{name: getattr(one, name) for name in names}}
     metrics = {"numOutputRows": one.rows}
-    return lake.Commit(version=one.delta_version, timestamp=one.committed_at, words=words, metrics=metrics)
+    return delta.Commit(version=one.delta_version, timestamp=one.committed_at, words=words, metrics=metrics)
 
 
 def test_a_lost_ledger_is_made_again_from_the_log_and_from_what_was_kept() -> None:

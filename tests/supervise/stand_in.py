@@ -19,8 +19,8 @@ DRIVER = """
 import os, subprocess, sys, time
 import psutil
 from tally.control import incidents, streams
-from tally.supervise import launch, lock
-held = lock.hold(launch.lock_path())
+from tally.host import driver_files, lock
+held = lock.hold(driver_files.lock_path())
 child = subprocess.Popen(["sleep", "300"])
 held.adopt(child.pid)
 print("airflow in the environment:", [n for n in os.environ if "AIRFLOW" in n], flush=True)

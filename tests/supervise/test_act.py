@@ -13,15 +13,14 @@ import psutil
 import pytest
 from stand_in import COMMAND, DRIVER, home, registered, silence
 
+from tally.base.errors import AnswerIsNo
 from tally.control import incidents, streams
 from tally.control.store import store
 from tally.control.tables import drivers
-from tally.embedded.process import ended
-from tally.errors import AnswerIsNo
+from tally.host.process import ended
 from tally.supervise import launch, policy
 from tally.supervise.act import act, start_anew
-from tally.supervise.launchers import Launched
-from tally.supervise.look import look
+from tally.supervise.policy import look
 from tally.supervise.watch import Watch
 
 __all__ = ["home"]
@@ -223,6 +222,14 @@ def test_a_driver_that_died_of_a_full_heap_is_told_with_memory_and_the_cure() ->
     assert "TALLY_STREAM_MEMORY" in incident["cure"] and "TALLY_MAX_OFFSETS_PER_TRIGGER" in incident["cure"]
 
 
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_a_driver_died_of_is_told_without_its_log_s_stamps(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
+    monkeypatch.setenv("TALLY_LOG_FORMAT", form)
+    log = "from tally.host import driver_log; driver_log.begin(); import logging; "
+    die(log + "logging.getLogger('tally.speed.hosted').error('trips: the disk is full')")
+    assert act(command=COMMAND).saw.endswith("is gone (trips: the disk is full)")
+
+
 def test_what_an_earlier_driver_said_is_not_what_the_next_one_died_of() -> None:
     die("print('java.lang.OutOfMemoryError: Java heap space', flush=True)")
     quiet = "".join(line for line in DRIVER.splitlines(keepends=True) if not line.startswith("print"))
@@ -248,16 +255,16 @@ def test_a_cluster_s_driver_is_known_by_its_job_and_its_words(monkeypatch: pytes
     asked: list[str] = []
 
     class Cluster:
-        def start(self, command: object, log: Path) -> Launched:
+        def start(self, command: object, log: Path) -> str:
             asked.append("start")
-            return Launched(job="streams:tally")
+            return "streams:tally"
 
-        def stop(self, one: Launched) -> bool:
-            asked.append(f"stop {one.job}")
+        def stop(self, job: str) -> bool:
+            asked.append(f"stop {job}")
             return True
 
     monkeypatch.setenv("TALLY_LAUNCHER", "kubernetes")
-    monkeypatch.setattr(launch, "launcher", lambda _: Cluster())
+    monkeypatch.setattr(launch, "cluster", lambda _: Cluster())
     assert "started driver streams:tally" in act().did
     assert act().did == "nothing to do", "a pod that waits for its image is waited for"
     streams.register_driver("tally", "a-pod", 1, 0.0, "log")

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tally.errors import AnswerIsNo, TallyError
-from tally.supervise.launchers import DRIVER, Launched, launcher
+from tally.base.errors import AnswerIsNo, TallyError
+from tally.supervise.launch import DRIVER, cluster
 
 pytestmark = pytest.mark.long
 
@@ -115,8 +115,8 @@ def api(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator
 
 def test_one_pod_is_made_asked_for_and_ended(api: Api, tmp_path: Path) -> None:
     log = tmp_path / "driver.log"
-    started = launcher().start((*DRIVER, "vendor_trips"), log)
-    assert started == Launched(job=POD)
+    started = cluster().start((*DRIVER, "vendor_trips"), log)
+    assert started == POD
     (pod,) = [body for kind, body in api.made if kind == "Pod"]
     (driver,) = pod["spec"]["containers"]
     env = {item["name"]: item.get("value") for item in driver["env"]}
@@ -127,19 +127,19 @@ def test_one_pod_is_made_asked_for_and_ended(api: Api, tmp_path: Path) -> None:
     properties = next(body for kind, body in api.made if kind == "ConfigMap" and "spark.properties" in body["data"])
     assert "/opt/tally/.jars/spark/" in properties["data"]["spark.properties"]
 
-    assert launcher().lives(started)
+    assert cluster().lives(started)
     with pytest.raises(AnswerIsNo, match="runs already"):
-        launcher().start(DRIVER, log)
+        cluster().start(DRIVER, log)
     api.pods["tally-stream-tally"]["status"]["phase"] = "Failed"
-    assert not launcher().lives(started)
-    assert launcher().start(DRIVER, log) == started, "one that is over gives its name to the next"
-    assert launcher().stop(started)
-    assert api.pods == {} and not launcher().lives(started)
-    assert not launcher().stop(started)
+    assert not cluster().lives(started)
+    assert cluster().start(DRIVER, log) == started, "one that is over gives its name to the next"
+    assert cluster().stop(started)
+    assert api.pods == {} and not cluster().lives(started)
+    assert not cluster().stop(started)
 
 
 def test_a_cluster_that_does_not_answer_is_not_a_dead_driver(api: Api) -> None:
     api.shutdown()
     api.server_close()
     with pytest.raises(TallyError, match="does not say how"):
-        launcher().lives(Launched(job=POD))
+        cluster().lives(POD)

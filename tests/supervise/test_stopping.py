@@ -7,9 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from tally.base.errors import AnswerIsNo
 from tally.control import streams
-from tally.errors import AnswerIsNo
-from tally.supervise import lock, wishes
+from tally.host import lock
+from tally.supervise import wishes
 
 
 def test_a_stream_of_an_older_version_is_waited_for_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tally.errors import TallyError
-from tally.settings import REPO, settings
+from tally.base.errors import TallyError
+from tally.base.settings import REPO, settings
 from tally.supervise import submit
-from tally.supervise.launchers import DRIVER, Launched, launcher
+from tally.supervise.launch import DRIVER, cluster
 
 ELSEWHERE = {
     "TALLY_KAFKA": "kafka:9092",
@@ -119,18 +119,18 @@ def test_more_configuration_wins_and_a_secret_stands_in_no_argument(monkeypatch:
 
 @pytest.mark.parametrize("missing", ["TALLY_KAFKA", "TALLY_LAKE", "TALLY_CHECKPOINTS", "TALLY_CONTROL"])
 def test_what_a_driver_elsewhere_cannot_reach_is_named(
-    kind: str, missing: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(missing)
     with pytest.raises(TallyError) as refused:
-        launcher().start()
+        cluster().start(DRIVER, tmp_path / "driver.log")
     assert refused.value.field == missing and refused.value.cure
 
 
-def test_a_master_of_another_kind_is_refused(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_master_of_another_kind_is_refused(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TALLY_SPARK_MASTER", "local[2]")
     with pytest.raises(TallyError) as refused:
-        launcher().start()
+        cluster().start(DRIVER, tmp_path / "driver.log")
     assert refused.value.field == "TALLY_SPARK_MASTER"
 
 
@@ -182,4 +182,4 @@ def test_a_command_that_is_not_installed_is_named(kind: str, monkeypatch: pytest
     monkeypatch.setattr(submit, "spark_home", lambda: Path("/nowhere"))
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(TallyError, match="there is no "):
-        launcher().lives(Launched(job="x"))
+        cluster().lives("x")

@@ -156,7 +156,7 @@ def test_with_nobody_to_tell_nothing_is_taken_for_told(monkeypatch: pytest.Monke
 def test_an_address_that_is_no_url_is_refused_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     from pydantic import ValidationError
 
-    from tally.settings import settings
+    from tally.base.settings import settings
 
     monkeypatch.setenv("TALLY_WEBHOOK", "file:///etc/passwd")
     with pytest.raises(ValidationError, match="not a URL"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from tally.backfill.plan import Coverage, Hole
-from tally.catalog.duration import from_millis
+from tally.base.duration import from_millis
 from tally.catalog.spec import Pipeline, Topic
 from tally.control import beginnings, ledger, runs
 from tally.control.beginnings import Missed

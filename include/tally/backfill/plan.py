@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from tally.catalog.duration import from_millis, human, iso, millis, parse_duration, parse_instant, to_millis
+from tally.base.duration import from_millis, human, iso, millis, parse_duration, parse_instant, to_millis
+from tally.base.errors import AnswerIsNo, TallyError
 from tally.catalog.spec import Pipeline
 from tally.control.beginnings import reach
-from tally.errors import AnswerIsNo, TallyError
 
 # Windows restated and reconciled in one job. A day of a busy pipeline fits the batch job's heap with room to spare; a
 # smaller chunk pays a JVM's start (8 s) more often, a larger one repeats more work when it fails.

@@ -6,16 +6,13 @@ They decide which windows are stated, and which late events are: a false one wou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from tally.catalog.duration import from_millis, iso
+from tally.base.duration import from_millis, iso
+from tally.base.errors import AnswerIsNo
+from tally.batch.restatement import Restatement
 from tally.catalog.ranges import without
 from tally.catalog.spec import Pipeline
 from tally.control import runs
-from tally.errors import AnswerIsNo
-
-if TYPE_CHECKING:
-    from tally.batch.restate import Restatement
 
 
 def check(pipeline: Pipeline, newest: Restatement, before: Restatement | None) -> None:

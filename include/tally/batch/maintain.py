@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from tally import lake, memory
+from tally.base.settings import settings
 from tally.catalog.load import catalogue
-from tally.engine import jvm_pid
-from tally.settings import settings
+from tally.host import lock
+from tally.lake import delta, memory
+from tally.lake.session import jvm_pid
 from tally.sources import redecode
 from tally.sources.archive import COMPRESSION
-from tally.supervise import lock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +54,7 @@ def targets() -> Iterator[Target]:
 @memory.told(memory.BATCH)
 def maintain(spark: SparkSession) -> list[Tidied]:
     """Compact and vacuum each table that is there; doing so again finds nothing to do."""
-    return [tidy(spark, target) for target in targets() if lake.table(settings().table(*target.table)) is not None]
+    return [tidy(spark, target) for target in targets() if delta.table(settings().table(*target.table)) is not None]
 
 
 def tidy(spark: SparkSession, target: Target) -> Tidied:
@@ -63,7 +63,7 @@ def tidy(spark: SparkSession, target: Target) -> Tidied:
     with lock.table(*target.lock, jvm=jvm_pid(spark)):
         spark.conf.set("spark.sql.parquet.compression.codec", COMPRESSION)  # OPTIMIZE has no option for it
         metrics = spark.sql(f"OPTIMIZE delta.`{path}`").collect()[0]["metrics"]
-        before = lake.version(path)
+        before = delta.version(path)
         spark.sql(f"VACUUM delta.`{path}` RETAIN {settings().vacuum_hours} HOURS")
         removed = vacuumed(path, before)
     return Tidied(
@@ -76,5 +76,5 @@ def tidy(spark: SparkSession, target: Target) -> Tidied:
 
 def vacuumed(path: str, before: int) -> int:
     """How many files the VACUUM after a version says it removed."""
-    metrics = [commit.metrics for commit in lake.commits(path) if commit.version > before]
+    metrics = [commit.metrics for commit in delta.commits(path) if commit.version > before]
     return sum(int(found.get("numDeletedFiles", 0)) for found in metrics)

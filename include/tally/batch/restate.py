@@ -3,55 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tally import lake
+from tally.base.duration import from_millis
+from tally.base.failpoints import failpoint
+from tally.base.settings import settings
 from tally.batch import contradiction
-from tally.batch.events import archive_versions, stated
-from tally.batch.scope import scope
+from tally.batch.restatement import Restatement, from_words
 from tally.batch.touched import check_events, touched, wanted_of
-from tally.catalog.duration import from_millis
 from tally.catalog.ranges import Range, aligned, merge, overlap, without
 from tally.catalog.spec import Pipeline
 from tally.control import seals
-from tally.engine import jvm_pid
-from tally.failpoints import failpoint
-from tally.settings import settings
+from tally.host import lock
+from tally.kinds import kind_of
+from tally.lake import delta
+from tally.lake.session import jvm_pid
+from tally.lake.tables import make_table
 from tally.sources import redecode
 from tally.sources.archive import PROPERTIES
+from tally.sources.archived import archive_versions
 from tally.sources.frames import partition_date
 from tally.sources.ranged import FEW, in_ranges, not_in_ranges
-from tally.speed.commit import make_table
-from tally.supervise import lock
-
-
-@dataclass(frozen=True, kw_only=True)
-class Restatement:
-    """What the batch table holds: which windows were ever stated, from which archive commit of each topic."""
-
-    covered: list[Range]
-    stale: list[Range]  # of these, what events of later archive commits touch, and was not stated again
-    through: dict[str, int]  # events of archive commits up to this one are stated wherever they fall, per topic
-    seen: dict[str, int]  # what is stale was worked out up to this archive commit, per topic
-    versions: dict[str, int]  # the archive's Delta version, per topic
-    redecoded: dict[str, int]  # what was decoded again up to this version of it is stated wherever it falls, per topic
-    ends: dict[str, dict[int, int]]  # the archive's end offsets, per topic
-    ranges: list[Range]  # what this one replaced
-    delta_version: int
-
-    @property
-    def followed(self) -> tuple[dict[str, int], dict[str, int]]:
-        """The archive commits, and the versions decoded again, of which every touched window was stated."""
-        return self.through, self.redecoded
-
-    @property
-    def current(self) -> list[Range]:
-        """The windows that hold all that the archive held."""
-        return without(self.covered, self.stale)
 
 
 def path(pipeline: Pipeline) -> str:
@@ -61,26 +36,12 @@ def path(pipeline: Pipeline) -> str:
 
 def newest(pipeline: Pipeline) -> Restatement | None:
     """The newest restatement, from the batch table's own log; words of it that cannot be true are refused."""
-    of_kind = (commit for commit in lake.commits(path(pipeline)) if commit.words.get("kind") == "restate")
+    of_kind = (commit for commit in delta.commits(path(pipeline)) if commit.words.get("kind") == "restate")
     found = [from_words(commit.words, commit.version) for commit in islice(of_kind, 2)]
     if not found:
         return None
     contradiction.check(pipeline, found[0], found[1] if len(found) > 1 else None)
     return found[0]
-
-
-def from_words(words: dict[str, Any], version: int) -> Restatement:
-    return Restatement(
-        covered=[(a, b) for a, b in words["covered"]],
-        stale=[(a, b) for a, b in words["stale"]],
-        through=words["through"],
-        seen=words["seen"],
-        versions=words["versions"],
-        redecoded=words.get("redecoded", {}),
-        ends={t: {int(p): o for p, o in parts.items()} for t, parts in words["ends"].items()},
-        ranges=[(a, b) for a, b in words["ranges"]],
-        delta_version=version,
-    )
 
 
 def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: bool = False) -> Restatement:
@@ -99,7 +60,7 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
         if not only:
             late = touched(spark, pipeline, commits, *(before.followed if before else ({}, {})))
             ranges += wanted_of(late, wanted[0], before.covered if before else [])
-        found = scope(spark, pipeline, merge(ranges), versions)
+        found = kind_of(pipeline).scope(spark, merge(ranges), versions)
         check_events(spark, pipeline, commits, found.ranges)
         if before and only:  # what stated windows it leaves behind that newly archived events belong in
             late = touched(spark, pipeline, commits, before.seen, before.versions)
@@ -121,7 +82,7 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
             "redecoded": (before.redecoded if before else {}) if only else versions,
             "ends": {name: {p: r[1] for p, r in commit.ranges.items()} for name, commit in commits.items()},
         }
-        replace(found.rows, path(pipeline), found.ranges, lake.words("restate", **words))
+        replace(found.rows, path(pipeline), found.ranges, delta.words("restate", **words))
         failpoint("restate.after_commit")
         done = newest(pipeline)
         assert done is not None
@@ -129,8 +90,9 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
 
 
 def prepare_table(spark: SparkSession, pipeline: Pipeline) -> None:
-    shape = stated(spark, pipeline, [(0, 1)], dict.fromkeys(t.name for t in pipeline.reads))  # type: ignore[arg-type]
-    empty = spark.createDataFrame([], shape.schema).withColumn("_date", partition_date())
+    kind = kind_of(pipeline)
+    shape = kind.flattened(pipeline.function(*kind.empty(spark))).schema
+    empty = spark.createDataFrame([], shape).withColumn("_date", partition_date())
     make_table(spark, path(pipeline), empty, PROPERTIES)
 
 

@@ -3,52 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally import lake
-from tally.batch.events import archived
-from tally.batch.scope import Cells, session_scope
-from tally.catalog.duration import millis
+from tally.base.duration import millis
 from tally.catalog.ranges import Range, events_of, merge, overlap, windows_of
 from tally.catalog.spec import Pipeline, Topic
-from tally.settings import settings
+from tally.kinds import kind_of
 from tally.sources import manifest, redecode
 from tally.sources.archive import Ingest
-from tally.sources.ranged import FEW, in_ranges, instant
+from tally.sources.archived import archived
+from tally.sources.ranged import in_ranges
 
 
 def touched(
     spark: SparkSession, pipeline: Pipeline, commits: Mapping[str, Ingest], known: Mapping[str, int],
     decoded: Mapping[str, int],
 ) -> list[Range]:  # fmt: skip
-    """The windows that later archive commits than those known touch, or what was decoded again since these versions.
-
-    A session is touched with all that it was, and all that it becomes: it may begin in another slot.
-    """
+    """The windows that later archive commits than those known touch, or what was decoded again since these versions."""
     late = merge([*by_arrival(spark, pipeline, commits, known), *redecoded(pipeline, decoded)])
-    if pipeline.window.kind != "session" or not late:
-        return late
-    old = stated_sessions(spark, pipeline, late)
     versions = {name: commit.delta_version for name, commit in commits.items()}
-    new, _ = session_scope(spark, pipeline, merge([*late, *old]), versions)
-    return merge([*old, *new])
-
-
-def stated_sessions(spark: SparkSession, pipeline: Pipeline, ranges: Sequence[Range]) -> list[Range]:
-    """How far the sessions of the batch table that meet the ranges extend."""
-    path = settings().table("batch", pipeline.name, pipeline.version)
-    if lake.table(path) is None:
-        return []
-    rows = spark.read.format("delta").load(path)
-    meets = [
-        (F.col("window_start") < instant(end)) & (F.col("window_end") > instant(start))
-        for start, end in merge(ranges, most=FEW)
-    ]
-    cells = Cells.of(rows.where(reduce(lambda a, b: a | b, meets)), millis(pipeline.window.size))
-    return merge(cells.met_by(wanted) for wanted in merge(ranges))
+    return kind_of(pipeline).touched(spark, late, versions)
 
 
 def by_arrival(

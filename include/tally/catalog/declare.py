@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NoReturn
 
-from tally.catalog.duration import human, parse_duration
+from tally.base.duration import human, parse_duration
+from tally.base.errors import DefinitionError, TallyError
 from tally.catalog.schema import RESERVED, parse_schema
-from tally.catalog.spec import Pipeline, Topic, Window
-from tally.errors import DefinitionError, TallyError
+from tally.catalog.spec import Hopping, Pipeline, Session, Topic, Tumbling, Window
 
 NAME = re.compile(r"[a-z][a-z0-9_]*$")
 # What a comparison's rows, and those of `tally read`, hold beside the key.
@@ -61,7 +61,7 @@ def tumbling(size: str | timedelta) -> Window:
     """Windows of one size, end to end."""
     with blamed_on(author_line(), "tumbling"):
         span = positive(size, "window")
-    return Window(kind="tumbling", size=span, slide=span)
+    return Tumbling(size=span)
 
 
 def hopping(size: str | timedelta, by: str | timedelta) -> Window:
@@ -71,14 +71,14 @@ def hopping(size: str | timedelta, by: str | timedelta) -> Window:
         if slide > span:
             cure = "make it at most the size"
             refuse(f"a slide of {human(slide)} leaves gaps between windows of {human(span)}", "by", cure)
-    return Window(kind="hopping", size=span, slide=slide)
+    return Hopping(size=span, slide=slide)
 
 
 def session(gap: str | timedelta) -> Window:
     """Windows of one key's activity that end when nothing came for `gap`."""
     with blamed_on(author_line(), "session"):
         span = positive(gap, "gap")
-    return Window(kind="session", size=span, slide=span)
+    return Session(size=span)
 
 
 def pipeline(
@@ -129,7 +129,7 @@ def check_contract(name: str, function: Callable[..., Any], topics: tuple[Topic,
         refuse("a topic is there twice", "reads", "name each topic once")
     if not isinstance(window, Window):
         refuse(f"{window!r} is no window", "window", "tumbling(...), hopping(...) or session(...)")
-    if window.kind == "session" and len(topics) > 1:
+    if window.by_key and len(topics) > 1:
         refuse("sessions over a join are not supported", "window", "use tumbling or hopping windows, or one topic")
     if len(inspect.signature(function).parameters) != len(topics):
         refuse(
@@ -145,7 +145,7 @@ def check_key(keys: tuple[str, ...], topics: tuple[Topic, ...], window: Window) 
     if taken:
         refuse(f"{taken[0]!r} is a name Tally uses itself beside the key", "key", "give the column another name")
     unknown = [name for name in keys if name not in topics[0].columns]
-    if window.kind == "session" and unknown:
+    if window.by_key and unknown:
         refuse(
             f"a session's key must be a column of {topics[0].name}, and {unknown[0]!r} is none",
             "key",

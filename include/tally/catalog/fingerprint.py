@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tally.catalog.duration import millis, parse_duration
+from tally.base.duration import millis, parse_duration
+from tally.base.settings import settings
 from tally.catalog.scope import FUNCTIONS, reads
 from tally.catalog.source import WHOLE, Source, imported, source
 from tally.catalog.spec import Pipeline
-from tally.settings import settings
 
 # Grows when the engine itself would give the same definition another meaning.
 ENGINE = 2
@@ -52,7 +52,7 @@ def contract(pipeline: Pipeline) -> dict[str, Any]:
             }
             for topic in pipeline.reads
         ],
-        "window": [pipeline.window.kind, millis(pipeline.window.size), millis(pipeline.window.slide)],
+        "window": [pipeline.window.word, millis(pipeline.window.size), millis(pipeline.window.step)],
         "key": list(pipeline.key),
         "reach": None if pipeline.reach is None else millis(pipeline.reach),
         **surroundings(),

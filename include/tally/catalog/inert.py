@@ -6,10 +6,10 @@ import ast
 from pathlib import Path
 from typing import NoReturn
 
+from tally.base.errors import DefinitionError
 from tally.catalog.fingerprint import reached
 from tally.catalog.scope import FUNCTIONS, at_once, changes, root
 from tally.catalog.source import WHOLE, Source, imported, source, touched
-from tally.errors import DefinitionError
 
 # What is set for a process and no number comes from.
 SURROUNDINGS = {"sys", "os", "logging", "warnings"}

@@ -9,12 +9,12 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
+from tally.base.errors import DefinitionError, TallyError
+from tally.base.settings import settings
 from tally.catalog.fingerprint import fingerprint
 from tally.catalog.inert import check_inert
 from tally.catalog.purity import check_purity
 from tally.catalog.spec import Catalogue, Pipeline, Topic
-from tally.errors import DefinitionError, TallyError
-from tally.settings import settings
 
 read_from: list[Path] = []
 taken: list[Path] = []  # files that the definitions import from folders of the catalogue

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
+from tally.base.errors import DefinitionError
 from tally.catalog.fingerprint import reached
 from tally.catalog.libraries import cure_for
 from tally.catalog.scope import FUNCTIONS, changes, module_names, own_scope
 from tally.catalog.source import Source
 from tally.catalog.spec import Pipeline
-from tally.errors import DefinitionError
 
 ACTS = {
     "collect", "toPandas", "toArrow", "toLocalIterator", "show", "take", "tail", "isEmpty", "foreach",

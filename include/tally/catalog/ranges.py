@@ -6,9 +6,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tally.catalog.duration import from_millis, iso, millis
+from tally.base.duration import from_millis, iso, millis
+from tally.base.errors import TallyError
 from tally.catalog.spec import Pipeline
-from tally.errors import TallyError
 
 Range = tuple[int, int]
 
@@ -67,10 +67,6 @@ def meets(merged: Sequence[Range], wanted: Range) -> bool:
     return at >= 0 and wanted[0] < merged[at][1]
 
 
-def contains(ranges: Iterable[Range], wanted: Range) -> bool:
-    return not without([wanted], ranges)
-
-
 def aligned(wanted: Range, pipeline: Pipeline) -> Range:
     """The range widened to whole steps of the pipeline's grid of windows; an empty one is refused."""
     if wanted[0] >= wanted[1]:
@@ -103,6 +99,17 @@ def events_of(windows: Range, pipeline: Pipeline, *, first: bool) -> Range:
     """The event times that windows starting in a range are made of (sessions: the least of it)."""
     around = span(pipeline, first=first)
     return windows[0] - around.before, windows[1] + around.after
+
+
+def event_ranges(pipeline: Pipeline, windows: Iterable[Range]) -> list[list[Range]]:
+    """Per topic, the event times that windows starting in the ranges are made of, in whole cells of the grid."""
+    step, wanted = millis(pipeline.window.step), list(windows)
+
+    def cells(one: Range, first: bool) -> Range:
+        start, end = events_of(one, pipeline, first=first)
+        return floor(start, step), ceil(end, step)
+
+    return [merge(cells(one, at == 0) for one in wanted) for at, _ in enumerate(pipeline.reads)]
 
 
 def windows_of(event: Range, pipeline: Pipeline, *, first: bool) -> Range:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Literal
+from typing import Any, ClassVar
 
-from tally.catalog.duration import human, millis
+from tally.base.duration import human, millis
+from tally.base.errors import TallyError
 from tally.catalog.schema import Field
-from tally.errors import TallyError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,10 +34,41 @@ class Topic:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """A rule that puts an event into half-open UTC windows; `step` is the grid on which windows are sealed."""
+    """A rule that puts an event into half-open UTC windows: one of the three below."""
 
-    kind: Literal["tumbling", "hopping", "session"]
-    size: timedelta
+    word: ClassVar[str]  # by which definitions and their fingerprints know it
+    by_key: ClassVar[bool] = False  # whether the events of each key say where its windows begin and end
+    append_only: ClassVar[bool] = False  # whether Spark emits a row only once, when its window is over
+
+    size: timedelta  # how long a window is; of sessions, one of a single event
+
+    @property
+    def step(self) -> timedelta:
+        """The grid on which windows are sealed."""
+        return self.size
+
+    @property
+    def gap(self) -> timedelta:
+        """How far outside of a window an event may lie that still changes it."""
+        return timedelta(0)
+
+    def __str__(self) -> str:
+        return f"{self.word} {human(self.size)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tumbling(Window):
+    """Windows of one size, end to end."""
+
+    word = "tumbling"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hopping(Window):
+    """Windows of one size, a new one every `slide`."""
+
+    word = "hopping"
+
     slide: timedelta
 
     @property
@@ -45,9 +76,23 @@ class Window:
         return self.slide
 
     def __str__(self) -> str:
-        if self.kind == "hopping":
-            return f"hopping {human(self.size)} by {human(self.slide)}"
-        return f"session, gap {human(self.size)}" if self.kind == "session" else f"tumbling {human(self.size)}"
+        return f"{self.word} {human(self.size)} by {human(self.slide)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session(Window):
+    """Windows of one key's activity that end when nothing came for `size`, the gap."""
+
+    word = "session"
+    by_key = True
+    append_only = True
+
+    @property
+    def gap(self) -> timedelta:
+        return self.size
+
+    def __str__(self) -> str:
+        return f"{self.word}, gap {human(self.size)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,19 +118,17 @@ class Pipeline:
     @property
     def append_only(self) -> bool:
         """Whether Spark emits a row of this pipeline only once, when its window is over."""
-        return self.window.kind == "session"
+        return self.window.append_only
 
     @property
     def linger(self) -> timedelta:
         """How far the watermark must pass a window's end before no accepted event can change the window any more."""
-        if self.window.kind == "session":
-            return self.window.size
-        return self.stretch
+        return self.window.gap + self.stretch
 
     @property
     def stretch(self) -> timedelta:
         """How far from an event of the first topic those may lie that it is joined with: topics may join in a chain."""
-        return (self.reach or timedelta(0)) * (len(self.reads) - 1)
+        return (self.reach or timedelta(0)) * len(self.reads[1:])
 
     def slot(self, start_ms: int) -> int:
         """The start of the seal grid's cell that a window starting at `start_ms` belongs to."""

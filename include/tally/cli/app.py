@@ -1,17 +1,18 @@
 """The `tally` command: a verb's module is imported when that verb is used, and no failure is a traceback.
 
-To add a verb, write a function in include/tally/cli/<family>.py and give it one line in VERBS:
+To add a verb, write a function in the module of its family, such as include/tally/cli/status.py, and give it one line
+in VERBS:
 
-    def status(json: Json = False) -> None:
-        \"\"\"One sentence: what --help says.\"\"\"
-        from tally.serving.status import statuses           # heavy imports inside the function
-        rows = statuses()
-        show(rows, json, lambda: print_status(rows))
+    def mend(topic: Annotated[str, typer.Argument(help="Whose archive.")], json: Json = False) -> None:
+        \"\"\"One sentence: what `tally mend --help` says.\"\"\"
+        from tally.sources.mend import mend as run           # heavy imports inside the function
+        done = run(...)
+        show(done.as_dict(), json, lambda: print_mended(done))
 
 Its arguments are typer's (Annotated[..., typer.Argument/Option]); `Json` and `show` come from tally.cli.output. It
 returns None when done, raises `typer.Exit(1)` or AnswerIsNo when the answer is no, and TallyError for wrong use. With
 --json, stdout is kept for `show`'s document, and prints go to stderr; what is no line of Tally's own, such as a JVM's
-noise, reaches neither (tally.foreground). Exit codes: 0 done, 1 no, 2 wrong use, 130 Ctrl-C.
+noise, reaches neither (tally.host.foreground). Exit codes: 0 done, 1 no, 2 wrong use, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 from typer.main import get_command
 
-from tally import foreground
-from tally.cli import failure
+from tally.base.errors import TallyError
+from tally.base.safe_text import is_text, quoted
+from tally.cli import output
 from tally.cli.output import keep_stdout_for_the_document
-from tally.errors import TallyError
-from tally.words import is_text, quoted
+from tally.host import foreground
 
 
 class Verb(NamedTuple):
@@ -40,27 +41,25 @@ class Verb(NamedTuple):
 VERBS: dict[str, Verb] = {
     "check": Verb("check:check", "Load and check every definition; with --setup, this machine."),
     "up": Verb("broker:up", "Start the embedded broker and make the catalogue's topics."),
-    "pause": Verb("desired:pause", "Stop a stream until it is resumed; its DAG and its driver go on."),
-    "resume": Verb("desired:resume", "Let a paused or stopped stream run again, from where it stopped."),
-    "restart": Verb("desired:restart", "Begin a stream anew; a driver that hangs is replaced."),
-    "stop": Verb("desired:stop", "Stop a stream, and return once nobody writes its table."),
+    "pause": Verb("streams:pause", "Stop a stream until it is resumed; its DAG and its driver go on."),
+    "resume": Verb("streams:resume", "Let a paused or stopped stream run again, from where it stopped."),
+    "restart": Verb("streams:restart", "Begin a stream anew; a driver that hangs is replaced."),
+    "stop": Verb("streams:stop", "Stop a stream, and return once nobody writes its table."),
     "down": Verb("broker:down", "Stop everything that runs for this TALLY_HOME."),
-    "produce": Verb(
-        "produce:produce", "Produce taxi rides, with disorder and a ground truth, or replay a CSV of them."
-    ),
-    "stream": Verb("stream:stream", "Run the speed layer in the foreground, without Airflow."),
+    "produce": Verb("demo:produce", "Produce taxi rides, with disorder and a ground truth, or replay a CSV of them."),
+    "stream": Verb("streams:stream", "Run the speed layer in the foreground, without Airflow."),
     "batch": Verb("batch:batch", "Archive what is new, and restate a range of windows."),
     "reconcile": Verb("reconcile:reconcile", "Compare the layers, explain what differs, judge and seal."),
-    "audit": Verb("audit:audit", "Go over sealed windows again, whatever their age; hold those that fail."),
-    "begin": Verb("begin:begin", "Show, or say, where a pipeline's numbers begin; older windows are partial."),
-    "plan": Verb("backfill:plan", "Say what a backfill of a range would do, and whether it can."),
-    "backfill": Verb("backfill:backfill", "Restate a range of windows, chunk by chunk, and reconcile each."),
-    "mend": Verb("mend:mend", "Hold a topic's archive against its manifests, and read from Kafka again what differs."),
+    "audit": Verb("reconcile:audit", "Go over sealed windows again, whatever their age; hold those that fail."),
+    "begin": Verb("reconcile:begin", "Show, or say, where a pipeline's numbers begin; older windows are partial."),
+    "plan": Verb("batch:plan", "Say what a backfill of a range would do, and whether it can."),
+    "backfill": Verb("batch:backfill", "Restate a range of windows, chunk by chunk, and reconcile each."),
+    "mend": Verb("batch:mend", "Hold a topic's archive against its manifests, and read from Kafka again what differs."),
     "read": Verb("read:read", "Read a pipeline's rows: sealed ones from the batch, the others from the stream."),
     "status": Verb("status:status", "Say how each pipeline is, and why."),
-    "incidents": Verb("incidents:incidents", "List what went wrong and is not over; exit code 1 while there is any."),
-    "doctor": Verb("doctor:doctor", "Look at everything that one stream needs, and say what is wrong and its cure."),
-    "rebuild": Verb("rebuild:rebuild", "Begin a stream anew from the offsets that Kafka still holds."),
+    "incidents": Verb("status:incidents", "List what went wrong and is not over; exit code 1 while there is any."),
+    "doctor": Verb("status:doctor", "Look at everything that one stream needs, and say what is wrong and its cure."),
+    "rebuild": Verb("streams:rebuild", "Begin a stream anew from the offsets that Kafka still holds."),
     "demo": Verb("demo:demo", "Show everything at work on one live screen; Ctrl-C stops it all."),
 }
 
@@ -88,11 +87,11 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), foreground.descriptors()[0])
         return 1
     except TallyError as error:
-        return failure.refused(error, as_json)
+        return output.refused(error, as_json)
     except typer.TyperException as error:
-        return failure.misused(error, as_json)
+        return output.misused(error, as_json)
     except Exception as error:
-        return failure.unexpected(error, list(arguments), as_json)
+        return output.unexpected(error, list(arguments), as_json)
 
 
 def _check_text(arguments: Sequence[str]) -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tally.base.errors import TallyError
 from tally.cli.output import Json, note, say, show
-from tally.errors import TallyError
 
 if TYPE_CHECKING:
     from tally.catalog.spec import Pipeline
-    from tally.speed.prove import Proof
+    from tally.checks.prove import Proof
 
 Setup = Annotated[bool, typer.Option("--setup", help="Check this machine instead: what is missing, and how to get it.")]
 NoSpark = Annotated[bool, typer.Option("--no-spark", help="Only what can be checked without a Spark session.")]
@@ -63,7 +63,7 @@ def _check_definitions(json: bool, *, spark: bool, seed: int | None) -> bool:
     faults: dict[str, list[str]] = {name: [] for name in loaded.pipelines}
     faults.update((name, [str(fault)]) for name, fault in loaded.broken.items())
     if spark:
-        from tally.speed.check import check_all
+        from tally.checks.definition import check_all
 
         for name, found in check_all(loaded).items():
             faults[name] = [str(fault) for fault in found]
@@ -90,7 +90,7 @@ def _check_definitions(json: bool, *, spark: bool, seed: int | None) -> bool:
 
 def _prove(good: list[Pipeline], seed: int, faults: dict[str, list[str]]) -> dict[str, Proof]:
     """The proofs of good definitions; one that fails becomes a fault."""
-    from tally.speed.prove import prove_all
+    from tally.checks.prove import prove_all
 
     note(f"{len(good)} definitions over random events; the same again: tally check --prove --seed {seed}")
     proofs, failed = prove_all(good, seed)

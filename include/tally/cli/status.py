@@ -1,4 +1,4 @@
-"""`tally status`."""
+"""`tally status`, `incidents` and `doctor`: how everything is, what went wrong, and what one stream lacks."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tally.cli.output import Json, print_document
-from tally.supervise.watch import WATCHER_SILENCE_MS
-from tally.words import printable
+from tally.base.safe_text import printable
+from tally.cli.output import Json, print_document, say, show
 
 if TYPE_CHECKING:
     from rich.table import Table
+
 
 COLUMNS = {
     "pipeline": "left", "state": "left", "events_in": "right", "lag_records": "right", "watermark": "left",
@@ -28,7 +28,7 @@ def status(
     json: Json = False,
 ) -> None:
     """Say how each pipeline is: state and why, lag, watermark, freshness, what is sealed and what is unexplained."""
-    from tally.serving.status import statuses
+    from tally.supervise.status import statuses
 
     if not watch:
         if json:
@@ -37,7 +37,7 @@ def status(
             print_status(statuses())
         return
     if json:
-        from tally.errors import TallyError
+        from tally.base.errors import TallyError
 
         raise TallyError(
             "--json prints one document, --watch never ends", field="--watch", cure="leave one of the two out"
@@ -66,6 +66,8 @@ def print_status(rows: list[dict[str, Any]]) -> None:
 
 def watched(silent: float | None) -> str:
     """Whether somebody watches over the streams, as a line below the table."""
+    from tally.supervise.watch import WATCHER_SILENCE_MS
+
     if silent is None:
         return "no watcher: nobody starts a stream that dies (the streams DAG's watcher in Airflow's triggerer does)"
     if silent * 1000 > WATCHER_SILENCE_MS:
@@ -97,3 +99,72 @@ def shown(name: str, value: Any) -> str:
     if name in ("watermark", "sealed_to"):
         return str(value)[:19].replace("T", " ")
     return f"{value:,.1f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def incidents(
+    pipeline: Annotated[str | None, typer.Argument(help="Only those of this pipeline; none named: all.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Those that are over too.")] = False,
+    json: Json = False,
+) -> None:
+    """List what went wrong and is not over, the oldest first. Exit code 0: nothing is open; 1: something is."""
+    from tally.control.incidents import document, history
+
+    rows = history(pipeline)
+    if pipeline is not None and not rows:
+        from tally.catalog.load import catalogue
+
+        catalogue().pipeline(pipeline)  # refused by name, where there is no such pipeline
+    found = [document(row) for row in rows if everything or row["closed_at"] is None]
+    show(found, json, lambda: print_incidents(found))
+    if any(row["state"] == "open" for row in found):
+        raise typer.Exit(1)
+
+
+def print_incidents(found: list[dict[str, Any]]) -> None:
+    """A block of short lines each, and the count of the open ones at the end, where a terminal leaves the eye."""
+    for row in found:
+        over = f", over since {moment(row['closed_at'])}" if row["closed_at"] else ""
+        say(f"{row['id']} {row['state'].upper()}  {row['pipeline'] or 'all pipelines'}: {row['cause']}")
+        lines = {
+            "seen": f"{moment(row['first_seen'])} to {moment(row['last_seen'])}, {times(row['times'])}{over}",
+            "evidence": row["evidence"],
+            "done": row["done"],
+            "cure": row["cure"],
+        }
+        for name, text in lines.items():
+            if text:
+                say(f"    {name + ':':<10}{text.replace(chr(10), chr(10) + ' ' * 14)}")
+    count = sum(row["state"] == "open" for row in found)
+    say(f"{count} open" if count else "nothing is open")
+
+
+def moment(text: str) -> str:
+    """ISO 8601 without a fraction of a second, as people read it."""
+    return f"{text[:19].replace('T', ' ')} UTC"
+
+
+def times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def doctor(pipeline: Annotated[str, typer.Argument(help="Whose stream.")], json: Json = False) -> None:
+    """Look at all that one stream needs, a line a check, and say what to do first; exit code 1 if something is bad."""
+    from tally.supervise.doctor import examine, first
+
+    found = examine(pipeline)
+    ok, todo = all(finding.good for finding in found), first(found)
+
+    def lines() -> None:
+        for finding in found:
+            say(f"{'ok ' if finding.good else 'BAD'}  {finding.name}: {finding.seen}")
+            if finding.cure:
+                say(f"     cure: {finding.cure}")
+        say(f"first: {todo}" if todo else "all is well: nothing to do")
+
+    checks = [
+        {"check": finding.name, "ok": finding.good, "seen": finding.seen, "cure": finding.cure or None}
+        for finding in found
+    ]
+    show({"pipeline": pipeline, "ok": ok, "checks": checks, "first": todo or None}, json, lines)
+    if not ok:
+        raise typer.Exit(1)

@@ -11,13 +11,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tally.catalog.duration import from_millis, iso, millis, parse_duration
+from tally.base.duration import from_millis, iso, millis, parse_duration
+from tally.base.settings import settings
 from tally.catalog.ranges import ceil, span
 from tally.catalog.spec import Pipeline, Topic
 from tally.control import seals
 from tally.control.store import now_ms, store, upsert
 from tally.control.tables import beginnings, begins
-from tally.settings import settings
 
 Partitions = dict[int, dict[str, Any]]
 
@@ -103,8 +103,9 @@ def reach(pipeline: Pipeline, topic: str) -> int:
     """
     at = next(at for at, known in enumerate(pipeline.reads) if known.name == topic)
     back = span(pipeline, first=at == 0).before
-    gap = millis(pipeline.window.size) if pipeline.window.kind == "session" else 0
-    return back + gap + (millis(pipeline.reads[at].lateness) if pipeline.reads[at].unique else 0)
+    return (
+        back + millis(pipeline.window.gap) + (millis(pipeline.reads[at].lateness) if pipeline.reads[at].unique else 0)
+    )
 
 
 def newest_word(pipeline: str) -> sa.Select[Any]:

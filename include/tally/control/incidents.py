@@ -9,9 +9,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from tally.catalog.duration import from_millis, iso
+from tally.base.duration import from_millis, iso
 from tally.control.store import now_ms, store
 from tally.control.tables import incidents
+
+# What happens to a driver, and is over once a new one's streams move.
+DRIVER_FAULTS = DRIVER_DIED, DRIVER_HUNG = "driver died", "driver hung"
 
 
 def report(pipeline: str, cause: str, evidence: str, *, cure: str = "", done: str = "") -> int:

@@ -14,19 +14,20 @@ import psutil
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
+from tally.base.errors import AnswerIsNo, TallyError
+from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control.store import store
 from tally.control.tables import leases
-from tally.embedded.process import ended, place, since_boot
-from tally.errors import AnswerIsNo, TallyError
-from tally.settings import settings
+from tally.host.process import ended, place, since_boot
+from tally.host.waiting import until
 
 # A holder beats every two seconds. Ten missed beats are no slow disk and no pause of its JVM; a driver that hangs
 # longer is ended by its own machine's supervisor at about the same time. Longer, and the table has no writer for long.
 SILENCE_SECONDS = 20.0
 POLL = 1.0
-# By lease: a holder's epoch and newest beat, and since when this process has heard no other.
-heard: dict[str, tuple[tuple[int, int], float]] = {}
+# By lease: the holder with its newest beat, and since when this process has heard no other.
+heard: dict[str, tuple[tuple[object, ...], float]] = {}
 
 
 class Fenced(AnswerIsNo):
@@ -57,8 +58,8 @@ def listen(names: Iterable[str]) -> None:
 
 def silent_since(row: sa.Row[tuple[object, ...]]) -> float:
     """When this process first saw a holder's newest beat, by the clock that never jumps."""
-    name, newest = str(row.name), (int(row.epoch), int(row.beats))
-    if heard.get(name, ((-1, -1), 0.0))[0] != newest:
+    name, newest = str(row.name), (row.epoch, row.beats, row.host, row.pid, row.created)
+    if name not in heard or heard[name][0] != newest:
         heard[name] = newest, time.monotonic()
     return heard[name][1]
 
@@ -75,15 +76,12 @@ def take(name: str, *, silence: float = SILENCE_SECONDS) -> Lease:
             row = _row(name)
             assert row is not None
     sure = not row.held or gone(row)  # who calls holds the kernel's lock: no other process of its home writes
-    deadline = silent_since(row) + silence
-    while not sure and time.monotonic() < deadline:
-        time.sleep(POLL)
-        now = _row(name)
-        if now is None or (now.epoch, now.beats) != (row.epoch, row.beats):
-            raise TallyError(
-                f"is written by process {row.pid} on {row.host}", field=name,
-                cure="stop that driver first, or leave the stream to it",
-            )  # fmt: skip
+    left = silent_since(row) + silence - time.monotonic()
+    if not sure and until(lambda: _has_moved(row), seconds=left, every=POLL):
+        raise TallyError(
+            f"is written by process {row.pid} on {row.host}", field=name,
+            cure="stop that driver first, or leave the stream to it",
+        )  # fmt: skip
     mine = (leases.c.name == name) & (leases.c.epoch == row.epoch) & (leases.c.beats == row.beats)
     with store().begin() as connection:
         values = {"epoch": row.epoch + 1, "beats": 0, "held": True, **_me()}
@@ -133,6 +131,12 @@ def gone(row: sa.Row[tuple[object, ...]]) -> bool:
 def _row(name: str) -> sa.Row[tuple[object, ...]] | None:
     with store().connect() as connection:
         return connection.execute(sa.select(leases).where(leases.c.name == name)).first()
+
+
+def _has_moved(row: sa.Row[tuple[object, ...]]) -> bool:
+    """Whether the holder has beaten, or another has taken the lease, since a row was read."""
+    now = _row(str(row.name))
+    return now is None or (now.epoch, now.beats) != (row.epoch, row.beats)
 
 
 def _is(lease: Lease) -> tuple[sa.ColumnElement[bool], ...]:

@@ -13,7 +13,7 @@ from tally.control.store import now_ms, store, upsert
 from tally.control.tables import ledger
 
 if TYPE_CHECKING:
-    from tally import lake
+    from tally.lake import delta
 
 Ranges = dict[str, dict[int, tuple[int, int]]]
 
@@ -142,7 +142,7 @@ def from_row(row: Any) -> MicroBatch:
     return MicroBatch(**{**row, "ranges": ranges})
 
 
-def from_commit(commit: lake.Commit) -> MicroBatch:
+def from_commit(commit: delta.Commit) -> MicroBatch:
     """The entry that a micro-batch's own Delta commit tells."""
     words = commit.words
     return MicroBatch(

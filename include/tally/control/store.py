@@ -1,21 +1,27 @@
-"""One engine for the control store; opening it makes what tables are missing."""
+"""One engine for the control store; opening it makes its tables, or brings those of an older version up to date."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Connection, Engine, make_url
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, ProgrammingError, SQLAlchemyError
 
+from tally.base.errors import TallyError
+from tally.base.settings import settings
 from tally.control.tables import metadata
-from tally.errors import TallyError
-from tally.settings import settings
 
+# The newest of control/migrations, which a store's tables have; written here so that nothing is imported to know it.
+REVISION = "0001"
+# As Alembic has it, under a name of its own: Airflow may be in the same database, and has one too.
+revisions = sa.Table("tally_revision", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
+LOCK = 0x7A11E  # any number: whoever changes the tables of a Postgres holds the lock of it
 engines: dict[str, Engine] = {}
 
 
@@ -41,8 +47,8 @@ def opened(url: str) -> Engine:
             sa.event.listen(engine, "connect", set_pragmas)
         else:
             engine = sa.create_engine(url, pool_pre_ping=True)
-        metadata.create_all(engine)
-        add_columns(engine)
+        if revision(engine) != REVISION:
+            bring_up_to_date(engine)
     except (SQLAlchemyError, OSError, ImportError) as error:
         raise TallyError(
             f"cannot open the control store: {str(error).splitlines()[0]}",
@@ -52,28 +58,45 @@ def opened(url: str) -> Engine:
     return engine
 
 
-def add_columns(engine: Engine) -> None:
-    """Give the tables of an older store the columns that it lacks, with their defaults; what is there stays."""
-    there = sa.inspect(engine)
-    for table in metadata.sorted_tables:
-        known = {column["name"] for column in there.get_columns(table.name)}
-        for column in table.columns:
-            if column.name not in known:
-                add_column(engine, table, column)
-
-
-def add_column(engine: Engine, table: sa.Table, column: sa.Column[Any]) -> None:
-    """Add one column; another process that opens the store now may be the one that does."""
-    value = getattr(column.default, "arg", None)
-    assert column.nullable or value is not None, f"{table.name}.{column.name} cannot be added: it has no default"
-    literal = f" NOT NULL DEFAULT {value!r}" if value is not None else ""
-    kind = column.type.compile(engine.dialect)
+def revision(engine: Engine) -> str | None:
+    """Which revision of the tables the store has; None where it says none."""
     try:
-        with engine.begin() as connection:
-            connection.execute(sa.text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}{literal}"))
-    except SQLAlchemyError:
-        if column.name not in {found["name"] for found in sa.inspect(engine).get_columns(table.name)}:
-            raise
+        with engine.connect() as connection:
+            return connection.execute(sa.select(revisions.c.version_num)).scalar()
+    except (OperationalError, ProgrammingError):  # no such table; what else it may be, the next statement says
+        return None
+
+
+def bring_up_to_date(engine: Engine) -> None:
+    """Make the tables of a new store, or those of an older one what they are now; nothing of its rows is lost."""
+    with alone(engine) as connection:
+        there = set(sa.inspect(connection).get_table_names())
+        known = connection.execute(sa.select(revisions.c.version_num)).scalar() if revisions.name in there else None
+        if known is not None and known > REVISION:
+            raise TallyError(
+                f"the control store is of revision {known}, and this Tally knows {REVISION}",
+                field="TALLY_CONTROL" if settings().control else "TALLY_HOME",
+                cure="use the newer Tally that has opened it",
+            )
+        if not there & set(metadata.tables):
+            metadata.create_all(connection)
+            revisions.create(connection)
+            connection.execute(sa.insert(revisions).values(version_num=REVISION))
+        elif known != REVISION:
+            from tally.control.migrations import upgrade  # 0.2 s of imports, for the few times that it is needed
+
+            upgrade(connection, revisions.name)
+
+
+@contextmanager
+def alone(engine: Engine) -> Iterator[Connection]:
+    """A transaction beside which no other process changes the tables: of several that open a store, one does."""
+    with engine.begin() as connection:
+        if engine.dialect.name == "sqlite":
+            connection.exec_driver_sql("BEGIN IMMEDIATE")
+        else:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
+        yield connection
 
 
 def set_pragmas(connection: Any, _: Any) -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tally.base.errors import TallyError
+from tally.base.safe_text import LONGEST_REASON, is_text, quoted
 from tally.control.store import now_ms, store, upsert
 from tally.control.tables import desired, drivers, streams
-from tally.errors import TallyError
-from tally.words import LONGEST_REASON, is_text, quoted
 
 
 def show(pipeline: str, **values: Any) -> None:

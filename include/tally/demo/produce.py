@@ -14,15 +14,15 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tally.catalog.duration import from_millis, iso, millis, to_millis
+from tally.base.duration import from_millis, iso, millis, to_millis
+from tally.base.errors import TallyError
+from tally.base.safe_text import quoted
+from tally.base.settings import settings
 from tally.demo.events import CLASSES, PAYMENTS, RIDES, Disorder, Record
 from tally.demo.progress import Progress
 from tally.demo.rides import Rides
 from tally.demo.sender import Sender
 from tally.demo.tlc import TlcRides
-from tally.errors import TallyError
-from tally.settings import settings
-from tally.words import quoted
 
 # Records between looks at the clock, the delivery reports and the wish to stop: some 10 ms of work.
 BREATH = 1000

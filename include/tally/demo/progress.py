@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import time
 from contextlib import suppress
 from pathlib import Path
 
+from tally.base.errors import TallyError
 from tally.demo.events import Pending, Record
 from tally.demo.rides import Waiting
-from tally.embedded.process import read_json, write_json
-from tally.errors import TallyError
+from tally.host import lock
+from tally.host.process import read_json, write_json
 
 # Ids set aside before they are used: a producer that is killed skips at most so many, and writes the state this seldom.
 RESERVE = 100_000
@@ -23,13 +23,10 @@ class Progress:
     """The state in <home>/produce, held by one producer at a time."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self._state, self._pending = folder / "state.json", folder / "pending.json"
-        self._lock = open(folder / "lock", "w")  # noqa: SIM115 - held for as long as the producer runs
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._lock.close()
+            self._held = lock.hold(folder / "lock")  # for as long as the producer runs
+        except TallyError:
             raise TallyError(
                 f"another producer runs for {folder.parent}", cure="stop it, or use a TALLY_HOME of its own"
             ) from None
@@ -57,7 +54,7 @@ class Progress:
 
     def release(self) -> None:
         """Let another producer in."""
-        self._lock.close()
+        self._held.release()
 
     def take_pending(self, start_ms: int) -> Pending[Waiting]:
         """What the last producer left waiting, each to be sent once; what was due before `start_ms` is left out."""

@@ -19,14 +19,16 @@ from typing import Any
 
 import psutil
 
-from tally.catalog.duration import parse_instant
+from tally.base.duration import parse_instant
+from tally.base.errors import AnswerIsNo, TallyError
+from tally.base.settings import settings
 from tally.demo.parts import Part, starting
 from tally.demo.screen import Screen
 from tally.demo.watch import Watch
-from tally.embedded import airflow, broker, process
-from tally.errors import AnswerIsNo, TallyError
-from tally.settings import settings
-from tally.supervise import launch, lock
+from tally.embedded import airflow, broker
+from tally.host import driver_files, lock, process
+from tally.host.waiting import until
+from tally.supervise import launch
 
 REFRESH = 1.0
 LOOK_EVERY = 2.0  # seconds between looks at the lake and the broker; each costs a tenth of a second of a core
@@ -143,18 +145,23 @@ class Demo:
     def await_driver(self) -> None:
         """The streams DAG starts it, not we: that is what it is there for."""
         with starting(self.driver):
-            deadline = time.monotonic() + DRIVER_PATIENCE
-            while not lock.is_held(launch.lock_path()):
-                if self.stopping.wait(REFRESH):
-                    self.driver.state = "stopped"
-                    return
-                if time.monotonic() > deadline:
-                    raise AnswerIsNo(
-                        f"no stream driver after {DRIVER_PATIENCE:.0f} s",
-                        cure=f"look at the streams DAG in the UI, at {launch.log_path()} and at "
-                        f"{airflow.log_path(settings())}",
-                    )
-            self.driver.lives = lambda: lock.is_held(launch.lock_path())
+
+            def lives() -> bool:
+                return lock.is_held(driver_files.lock_path())
+
+            if not until(
+                lambda: self.stopping.is_set() or lives(),
+                seconds=DRIVER_PATIENCE, every=REFRESH, sleep=self.stopping.wait,
+            ):  # fmt: skip
+                raise AnswerIsNo(
+                    f"no stream driver after {DRIVER_PATIENCE:.0f} s",
+                    cure=f"look at the streams DAG in the UI, at {driver_files.log_path()} and at "
+                    f"{airflow.log_path(settings())}",
+                )
+            if lives():
+                self.driver.lives = lives
+            else:
+                self.driver.state = "stopped"
 
     def keep_watch(self) -> None:
         while not self.stopping.is_set():

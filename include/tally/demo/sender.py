@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tally.base.errors import TallyError
 from tally.demo.events import Record
 from tally.demo.truth import BUFFERED, TruthFile
-from tally.errors import TallyError
 from tally.sources.client import librdkafka
 
 # Idempotent, so a retry never makes a second copy: the truth would not know of it. The queue is what a burst may hold

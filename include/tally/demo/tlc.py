@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from tally.catalog.duration import to_millis
+from tally.base.duration import to_millis
+from tally.base.errors import TallyError
 from tally.demo.events import GOOD, PAYMENTS, RIDES, Pending, Record
 from tally.demo.rides import FIRST_PAYMENT
-from tally.errors import TallyError
 
 # The TLC's codes; a voided trip (6) and "no charge" (3) pay nothing.
 PAYMENT_TYPES = {"0": "app", "1": "card", "2": "cash", "4": "dispute", "5": "unknown"}

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tally.base.errors import TallyError
 from tally.demo.events import PAYMENTS, RIDES
-from tally.errors import TallyError
 
 FIELDS = {
     RIDES: ("vendor_id", "pickup_zone", "cab_id", "total_amount"),

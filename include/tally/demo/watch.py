@@ -11,11 +11,12 @@ from typing import Any
 
 import psutil
 
+from tally.base.errors import TallyError
+from tally.base.settings import settings
 from tally.demo.events import PAYMENTS, RIDES
 from tally.demo.parts import Part, look_after
-from tally.embedded import broker, process
-from tally.errors import TallyError
-from tally.settings import settings
+from tally.embedded import broker
+from tally.host import process
 
 MEMORY_EVERY = 5  # looks between two sums over all processes: 50 ms of work, and nothing moves faster
 
@@ -42,8 +43,8 @@ class Watch:
 
     def look(self) -> None:
         """Renew `seen`; what cannot be known now, such as offsets of a broker that is not up, stays as it was."""
-        from tally.serving.status import statuses
         from tally.sources.kafka import end_offsets
+        from tally.supervise.status import statuses
 
         seen = Seen(pipelines=self.seen.pipelines, topics=self.seen.topics, memory=self.seen.memory)
         for part in self.parts:

@@ -9,20 +9,19 @@ import json
 import os
 import subprocess
 import sys
-import time
 import urllib.request
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from tally.embedded import process
+from tally.base.errors import TallyError
+from tally.base.settings import REPO, Settings, settings
 from tally.embedded.broker_files import free_port, is_free
-from tally.errors import TallyError
-from tally.settings import REPO, Settings, settings
-from tally.supervise import lock
+from tally.host import lock, process
+from tally.host.waiting import until
 
 POOL = "tally_spark"
 DEFAULT_PORT = 8080
@@ -41,9 +40,6 @@ class Running:
     pid: int
     started: bool
     note: str
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def start(*, wait: bool = True) -> Running:
@@ -72,9 +68,7 @@ def stop() -> bool:
         for part in (leader, *process.session_of(file)):
             with suppress(psutil.Error):
                 part.terminate()
-        deadline = time.monotonic() + STOP_PATIENCE
-        while time.monotonic() < deadline and (not process.ended(leader) or process.session_of(file)):
-            time.sleep(0.2)
+        until(lambda: process.ended(leader) and not process.session_of(file), seconds=STOP_PATIENCE, every=0.2)
     return process.stop(file) or leader is not None
 
 
@@ -174,15 +168,16 @@ def health(url: str) -> dict[str, str]:
 
 def wait_until_healthy(running: Running, leader: psutil.Process) -> None:
     """Return once every part is healthy; a TallyError with the log's last lines when it will not be."""
-    deadline = time.monotonic() + START_PATIENCE
     parts: dict[str, str] = {}
-    while time.monotonic() < deadline and not process.ended(leader):
+
+    def is_healthy() -> bool:
+        nonlocal parts
         parts = health(running.url)
-        if parts and all(
-            parts.get(part) == "healthy" for part in ("metadatabase", "scheduler", "dag_processor", "triggerer")
-        ):
-            return
-        time.sleep(0.5)
+        return all(parts.get(part) == "healthy" for part in ("metadatabase", "scheduler", "dag_processor", "triggerer"))
+
+    over = until(lambda: process.ended(leader) or is_healthy(), seconds=START_PATIENCE, every=0.5)
+    if over and not process.ended(leader):
+        return
     run = settings()
     ill = ", ".join(f"{name} {state}" for name, state in parts.items() if state != "healthy") or "nothing answers"
     what = "ended while starting" if process.ended(leader) else f"is not healthy after {START_PATIENCE:.0f} s ({ill})"
@@ -195,20 +190,21 @@ def wait_until_healthy(running: Running, leader: psutil.Process) -> None:
 def make_pool(running: Running) -> None:
     """One slot for Spark tasks: two JVMs at once are slower on two cores than one after the other."""
     pool = {"name": POOL, "slots": 1, "description": "Spark jobs, one at a time", "include_deferred": False}
-    deadline = time.monotonic() + START_PATIENCE
-    while True:
+    cure = f"airflow pools set {POOL} 1 Spark"
+
+    def is_there() -> bool:
         try:
             token = request(f"{running.url}/auth/token", None, "")["access_token"]
             request(f"{running.url}/api/v2/pools", pool, token)
-            return
         except OSError as error:  # HTTPError is one; 409: it is there already, 5xx: the database is busy
             code = getattr(error, "code", 500)
-            if code == 409:
-                return
-            if code < 500 or time.monotonic() > deadline:
-                cure = f"airflow pools set {POOL} 1 Spark"
+            if code < 500 and code != 409:
                 raise TallyError(f"Airflow's pool {POOL} cannot be made: {error}", cure=cure) from None
-        time.sleep(1.0)
+            return bool(code == 409)
+        return True
+
+    if not until(is_there, seconds=START_PATIENCE, every=1.0):
+        raise TallyError(f"Airflow's pool {POOL} cannot be made: its API does not answer", cure=cure)
 
 
 def request(url: str, body: dict[str, Any] | None, token: str) -> dict[str, Any]:

@@ -6,17 +6,15 @@ nothing is started, and only the topics are made there.
 
 from __future__ import annotations
 
-import fcntl
 import socket
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
 
-from tally.embedded import process
+from tally.base.errors import TallyError
+from tally.base.settings import Settings, settings
 from tally.embedded.broker_files import (
     broker_command,
     cluster_id,
@@ -27,12 +25,13 @@ from tally.embedded.broker_files import (
     write_configuration,
 )
 from tally.embedded.topics import create_topics
-from tally.errors import TallyError
-from tally.settings import Settings, settings
-from tally.supervise import lock
+from tally.host import lock, process
+from tally.host.waiting import until
 
 # Seconds to answer: 4 s on an idle machine; recovery of a killed broker's log on a busy one took a few times that.
 START_PATIENCE = 90.0
+# Seconds for another `tally up` or `down` of this home to be over: a first start formats the storage, too.
+TURN_PATIENCE = 240.0
 DEFAULT_PORT = 9092
 
 
@@ -161,14 +160,15 @@ def _wait_until_it_answers(conf: Settings, running: psutil.Process, port: int, *
 
     cluster = cluster_id(conf.home / "kafka")
     admin = AdminClient({"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0})
-    deadline = time.monotonic() + START_PATIENCE
-    while time.monotonic() < deadline and not process.ended(running):
-        with suppress(KafkaException, OSError):
-            with socket.create_connection(("127.0.0.1", port), timeout=1.0):
-                pass
-            if admin.list_topics(timeout=2.0).cluster_id == cluster and not process.ended(running):
-                return
-        time.sleep(0.1)
+
+    def answers() -> bool:
+        with suppress(KafkaException, OSError), socket.create_connection(("127.0.0.1", port), timeout=1.0):
+            return bool(admin.list_topics(timeout=2.0).cluster_id == cluster)
+        return False
+
+    over = until(lambda: process.ended(running) or answers(), seconds=START_PATIENCE, every=0.1)
+    if over and not process.ended(running):
+        return
     what = "ended while starting" if process.ended(running) else f"did not answer in {START_PATIENCE:.0f} s"
     raise TallyError(
         f"the broker {what}; the last lines of {log_file(conf)}:\n{process.tail(log_file(conf), since=log_from)}",
@@ -177,10 +177,6 @@ def _wait_until_it_answers(conf: Settings, running: psutil.Process, port: int, *
     )
 
 
-@contextmanager
-def _only_one(conf: Settings) -> Iterator[None]:
+def _only_one(conf: Settings) -> lock.Lock:
     """Hold this home's broker lock: two `tally up` at once start one broker, and the second finds it."""
-    (conf.home / "kafka").mkdir(parents=True, exist_ok=True)
-    with (conf.home / "kafka" / "up.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+    return lock.hold(conf.home / "kafka" / "up.lock", wait=TURN_PATIENCE)

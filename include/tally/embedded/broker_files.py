@@ -7,9 +7,9 @@ import socket
 import subprocess
 from pathlib import Path
 
+from tally.base.errors import TallyError
+from tally.base.settings import Settings
 from tally.embedded.java import java
-from tally.errors import TallyError
-from tally.settings import Settings
 
 # Bytes of the log cleaner's one buffer. Kafka's default, 128 MiB, is allocated at start and fails silently in a small
 # heap; 4 MiB holds some 170,000 keys a pass, which costs compacted topics nothing at this size.

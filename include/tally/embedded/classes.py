@@ -19,8 +19,8 @@ PATIENCE = 120.0
 
 def make() -> Path:
     """Write the archive anew, whole or not at all."""
-    from tally.engine import class_archive, session
-    from tally.settings import settings
+    from tally.base.settings import settings
+    from tally.lake.session import class_archive, session
 
     target = class_archive(settings())
     draft = target.with_name(f".{target.name}.{os.getpid()}")

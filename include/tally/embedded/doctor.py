@@ -14,12 +14,12 @@ from xml.etree import ElementTree
 import psutil
 from packaging.requirements import Requirement
 
-from tally.embedded import process
+from tally.base.errors import TallyError
+from tally.base.settings import REPO, Settings, settings
 from tally.embedded.broker import DEFAULT_PORT, pidfile
 from tally.embedded.broker_files import is_free, last_port
 from tally.embedded.java import WANTED, java, java_version
-from tally.errors import TallyError
-from tally.settings import REPO, Settings, settings
+from tally.host import process
 
 GIB = 2**30
 DISK = 5 * GIB  # packages and jars take 1.4 GiB, a day of the demo's rides and tables the rest

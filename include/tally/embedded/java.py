@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from tally.errors import TallyError
+from tally.base.errors import TallyError
 
 WANTED = 17
 

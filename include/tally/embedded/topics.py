@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tally.errors import TallyError
-from tally.settings import settings
+from tally.base.errors import TallyError
+from tally.base.settings import settings
 
 ANSWER = 15.0  # seconds for a cluster to answer an admin request; a healthy one takes well under one
 

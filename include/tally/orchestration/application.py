@@ -6,16 +6,16 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from tally import memory
-from tally.engine import spark_conf
-from tally.settings import REPO, Settings, settings
+from tally.base.settings import REPO, Settings, settings
+from tally.host.process import write_whole
+from tally.lake import memory
+from tally.lake.session import spark_conf, spark_home
 
 CONNECTION = "spark_default"
 # Spark tells of each block and jar it touches; the task's log is for what the job itself says, and for errors.
@@ -85,15 +85,5 @@ def properties(run: Settings) -> Path:
         conf[options] = f"{conf.get(options, '')} -Dlog4j2.configurationFile={LOGGING}".strip()
     text = "".join(f"{name} {value}\n" for name, value in conf.items())
     path = run.home / "run" / "spark-batch.conf"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text)
-    draft.replace(path)
+    write_whole(path, text)
     return path
-
-
-def spark_home() -> Path:
-    """Where the installed PySpark keeps its Spark, found without importing it."""
-    spec = find_spec("pyspark")
-    assert spec is not None and spec.origin is not None, "pyspark is not installed"
-    return Path(spec.origin).parent

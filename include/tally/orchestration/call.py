@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from tally.errors import AnswerIsNo, TallyError
+from tally.base.errors import AnswerIsNo, TallyError
 
 log = logging.getLogger("airflow.task")
 

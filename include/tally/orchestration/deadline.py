@@ -13,7 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 from airflow.sdk import AsyncCallback, BaseDeadlineReference, DeadlineAlert  # type: ignore[attr-defined]
 
-from tally.catalog.duration import human
+from tally.base.duration import human
 
 LATE = "run is late"
 # A person who starts a run over old data waits for it; nobody was promised when it is over.

@@ -161,69 +161,6 @@ def reconcile(pipeline: Pipeline, deadline: timedelta | None = None) -> Graph:
     )
 
 
-def backfill(pipelines: list[str]) -> Graph:
-    """A form for a person: a range of one pipeline, restated and reconciled in chunks."""
-    item = "plan"
-    name = "{{ params['pipeline'] }}"
-    return Graph(
-        dag_id="backfill",
-        title="Restate and reconcile a range",
-        doc=runbook.BACKFILL,
-        schedule=None,
-        tags=("tally", "backfill"),
-        timeout=timedelta(days=2),
-        params={
-            "pipeline": {"type": "string", "enum": pipelines, "title": "Pipeline"},
-            "from": {
-                "type": "string",
-                "format": "date-time",
-                "title": "From",
-                "description": "Start of the first window, UTC.",
-            },
-            "to": {
-                "type": "string",
-                "format": "date-time",
-                "title": "To",
-                "description": "Windows that start before this, UTC.",
-            },
-            "dry_run": {"type": "boolean", "default": False, "title": "Dry run", "description": "Only print the plan."},
-            "chunk_hours": {"type": "integer", "default": 24, "minimum": 1, "maximum": 744, "title": "Hours per chunk"},
-        },
-        nodes=(
-            Node(
-                id="plan",
-                kind="python",
-                runs="plan",
-                doc="Prints what will be done and checks that it can be; a dry run ends here.",
-                keywords={
-                    "pipeline": name,
-                    "since": "{{ params['from'] }}",
-                    "until": "{{ params['to'] }}",
-                    "chunk_hours": "{{ params['chunk_hours'] }}",
-                    "dry_run": "{{ params['dry_run'] }}",
-                },
-                timeout=timedelta(minutes=10),
-            ),
-            Node(
-                id="restate",
-                kind="spark",
-                runs="batch.py",
-                doc="Ingests what is new and restates the chunk's windows.",
-                after=("plan",),
-                arguments=(name, "--from", CHUNK % "from", "--to", CHUNK % "to", "--only"),
-                per_item_of=item,
-            ),
-            *judged(
-                name,
-                arguments=("--from", CHUNK % "from", "--to", CHUNK % "to"),
-                after=("restate",),
-                per_item_of=item,
-                assets=False,
-            ),
-        ),
-    )
-
-
 def maintain() -> Graph:
     """Once a day: small files, old versions, old rows, and another part of the sealed windows audited."""
     return Graph(
@@ -273,7 +210,7 @@ def judged(
     return (
         Node(
             id="compare", kind="spark", runs="reconcile.py", after=after, per_item_of=per_item_of,
-            doc="Compares both layers hour by hour, row by row where they differ, and explains each difference.",
+            doc="Compares both layers row by row, and explains each difference.",
             arguments=(pipeline, *arguments, "--ticket", TICKET),
             inlets=(f"batch/{pipeline}",) if assets else (),
         ),

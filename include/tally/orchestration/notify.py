@@ -13,8 +13,8 @@ from typing import Any
 
 from airflow.sdk import BaseNotifier, get_current_context
 
-from tally.errors import TallyError
-from tally.settings import settings
+from tally.base.errors import TallyError
+from tally.base.settings import settings
 from tally.supervise.tell import Send
 
 

@@ -21,12 +21,12 @@ from airflow.sdk import (
 )
 from airflow.timetables.interval import CronDataIntervalTimetable as Intervals
 
+from tally.base.settings import settings
 from tally.orchestration.application import SparkApplication
 from tally.orchestration.call import call, of_form
 from tally.orchestration.deadline import alert, in_time
 from tally.orchestration.graph import Graph, Node, Schedule
 from tally.orchestration.trigger import StreamsNeedAction
-from tally.settings import settings
 
 # Before any data: with catchup off it makes no run, and a native backfill may go back as far as it likes. A cron tick
 # has none: with a start date Airflow would make up for the last tick at once, a maintenance in the first minute.

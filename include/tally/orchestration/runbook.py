@@ -63,7 +63,7 @@ RECONCILE = """\
 {what} (windows: {window}; key: {key})
 
 Runs after each batch over all windows that are closed and not sealed. **compare** finds the differences and their
-causes (late, duplicate, skipped, applied twice, in flight, other version, rounding), **judge** checks them with Great
+causes (late, duplicate, skipped, in flight, applied twice, split session, rounding), **judge** checks them with Great
 Expectations, **seal** makes the windows final with a revision. Skipped: no window has closed since.
 
 **Red `judge`:** something is unexplained or does not add up, and the windows are held. The log's last line gives the

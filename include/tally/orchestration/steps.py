@@ -1,4 +1,7 @@
-"""The Python steps of the DAGs: each says in its last line what it saw and did. No Airflow, no Spark."""
+"""The Python steps of the DAGs: each says in its last line what it saw and did, and imports what it needs itself.
+
+None starts a Spark session. Only `tell` needs Airflow, for the notifiers.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,10 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tally.catalog.duration import parse_duration, to_millis
-from tally.errors import AnswerIsNo, TallyError
-from tally.settings import settings
-from tally.words import printable, quoted
+from tally.base.duration import parse_duration, to_millis
+from tally.base.errors import AnswerIsNo, TallyError
+from tally.base.safe_text import printable, quoted
+from tally.base.settings import settings
 
 if TYPE_CHECKING:
     from tally.catalog.spec import Pipeline
@@ -38,7 +41,7 @@ def act() -> None:
     Without a watcher nobody orders again when a start that has to wait is due: the step waits for it.
     """
     from tally.supervise.act import act as do
-    from tally.supervise.look import look
+    from tally.supervise.policy import look
     from tally.supervise.watch import check_watcher, is_watched
 
     print(check_watcher())
@@ -67,16 +70,16 @@ def tell() -> None:
 
 
 def say_states() -> None:
-    from tally.supervise.health import diagnose_all
+    from tally.supervise.status import diagnose_all
 
     for health in diagnose_all():
         print(f"{health.pipeline}: {health.state}: {health.reason}; next: {health.next_step}")
 
 
 def judge_freshness() -> None:
-    from tally.supervise import fresh
+    from tally.supervise import status
 
-    for name in fresh.judge():
+    for name in status.judge_freshness():
         print(f"{name}: records have waited for longer than {settings().freshness}")
 
 
@@ -124,17 +127,16 @@ def for_good(field: str = "") -> Iterator[None]:
 
 def plan(pipeline: str, since: str, until: str, chunk_hours: str, dry_run: str) -> list[dict[str, str]]:
     """The chunks of a backfill; none for a dry run. Bad ranges, sizes and lost records are refused."""
-    from tally.backfill.coverage import coverage
-    from tally.backfill.plan import plan as make
+    from tally.jobs.backfill import plan as make
 
     whole = HOURS.fullmatch(chunk_hours)
     if not whole:
         raise AnswerIsNo(f"{quoted(chunk_hours)} is no number of hours", field="chunk_hours", cure="1 to 744")
     if dry_run not in ("True", "False"):
         raise AnswerIsNo(f"{quoted(dry_run)} is neither true nor false", field="dry_run", cure="true or false")
-    spec = known(pipeline)
+    known(pipeline)
     with for_good():
-        made = make(spec, since, until, coverage=coverage(spec), chunk=timedelta(hours=int(whole[1])))
+        made = make(pipeline, since, until, timedelta(hours=int(whole[1])))
     print(made)
     made.require()
     if dry_run == "True":

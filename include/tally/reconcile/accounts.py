@@ -5,18 +5,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally.catalog.duration import millis
-from tally.catalog.ranges import Range, ceil, events_of, floor, merge
+from tally.base.duration import millis
+from tally.catalog.ranges import Range, event_ranges, merge
 from tally.catalog.spec import Topic
-from tally.reconcile import fate, replay
+from tally.kinds import fates, kind_of
+from tally.reconcile import replay
 from tally.reconcile.cut import Cut
 
 FLOATING = ("DOUBLE", "FLOAT")
@@ -28,7 +28,7 @@ class Support:
     """What stands behind some rows: how many events, their size, the last ingest, and whether the layers differ."""
 
     events: int = 0
-    scale: float = 0.0
+    scale: Mapping[str, float] = field(default_factory=dict)  # by floating column, the sum of the sizes
     newest: int = -1
     differing: bool = False
 
@@ -40,7 +40,7 @@ class Account:
     places: Mapping[str, int]
     starts: Sequence[int]
     events: Numbers
-    scale: Numbers  # the sum of the sizes of the events' floating columns, the largest column's
+    scale: Mapping[str, Numbers]  # by floating column, the sum of the sizes
     newest: Numbers  # the last ingest that had a say in them
     differing: Numbers  # whether one layer counts an event that the other doesn't
 
@@ -51,7 +51,7 @@ class Account:
             return Support()
         return Support(
             events=int(self.events[mine].sum()),
-            scale=float(self.scale[mine].sum()),
+            scale={name: float(sizes[mine].sum()) for name, sizes in self.scale.items()},
             newest=int(self.newest[mine].max()),
             differing=bool(self.differing[mine].any()),
         )
@@ -62,37 +62,42 @@ def account(
 ) -> list[tuple[list[Range], Account]]:
     """What became of each archived event that windows of the ranges are made of: by topic, with the event times.
 
-    `ends` says how far the windows of a slot reach: a session may be longer than its range.
+    `ends` says how far the windows of a slot reach: some may be longer than their range.
     """
     if not ranges:
         return [([], of_rows([])) for _ in cut.pipeline.reads]
-    wanted = replay.event_ranges(cut, ranges)
-    if replay.is_session(cut):
-        step = millis(cut.pipeline.window.step)
-        wide = [(start - step, end + step) for start, end in wanted[0]]
-        wanted = [merge([*wide, *((slot - step, ceil(end + step, step)) for slot, end in ends.items())])]
-    parts = zip(cut.pipeline.reads, wanted, strict=True)
+    parts = zip(cut.pipeline.reads, times_of(cut, ranges, ends), strict=True)
     return [(times, counted(replay.tagged_events(spark, cut, topic, times), topic, cut)) for topic, times in parts]
+
+
+def times_of(cut: Cut, ranges: Sequence[Range], ends: Mapping[int, int]) -> list[list[Range]]:
+    """Per topic, the event times of the windows that start in the ranges, and of those that these slots have."""
+    kind, gap = kind_of(cut.pipeline), millis(cut.pipeline.window.gap)
+    of_slots = [kind.made_of(slot, end) for slot, end in ends.items()]
+    return [
+        merge([*((start - gap, end + gap) for start, end in times), *(one[at] for one in of_slots)])
+        for at, times in enumerate(event_ranges(cut.pipeline, ranges))
+    ]
 
 
 def counted(events: DataFrame, topic: Topic, cut: Cut) -> Account:
     time, step = F.unix_millis(topic.event_time), F.lit(millis(cut.pipeline.window.step))
-    sizes = [F.sum(F.abs(field.name)) for field in topic.schema if field.type in FLOATING]
-    scale = reduce(lambda a, b: F.greatest(a, b), (F.coalesce(size, F.lit(0.0)) for size in sizes), F.lit(0.0))
+    sizes = {one.name: F.sum(F.abs(one.name).cast("double")) for one in topic.schema if one.type in FLOATING}
+    scale = [F.coalesce(size, F.lit(0.0)).alias(f"scale {name}") for name, size in sizes.items()]
     rows = (
         events.groupBy((time - F.pmod(time, step)).alias("cell"), place(topic, cut).alias("place"))
         .agg(
             F.count("*").alias("events"),
-            scale.alias("scale"),
+            *scale,
             F.max("_newest").alias("newest"),
             F.bool_or(differing(topic, cut)).alias("differing"),
         )
         .collect()
     )
-    return of_rows(rows)
+    return of_rows(rows, list(sizes))
 
 
-def of_rows(rows: Sequence[Any]) -> Account:
+def of_rows(rows: Sequence[Any], floating: Sequence[str] = ()) -> Account:
     """An account from its counts by cell and place."""
     places = Counter[str]()
     for row in rows:
@@ -109,7 +114,7 @@ def of_rows(rows: Sequence[Any]) -> Account:
         places=places,
         starts=starts,
         events=by_cell("events", "int64", np.add, 0),
-        scale=by_cell("scale", "float64", np.add, 0.0),
+        scale={name: by_cell(f"scale {name}", "float64", np.add, 0.0) for name in floating},
         newest=by_cell("newest", "int64", np.maximum, -1),
         differing=by_cell("differing", "bool", np.logical_or, False),
     )
@@ -118,39 +123,32 @@ def of_rows(rows: Sequence[Any]) -> Account:
 def place(topic: Topic, cut: Cut) -> Column:
     """Where a record is accounted for."""
     time, word = F.unix_micros(topic.event_time), F.col("_fate")
-    word = F.when((word == fate.IN_FLIGHT) & (time <= cut.last.watermark * 1000), fate.LATE).otherwise(word)
-    word = F.when((word == fate.ACCEPTED) & over(topic, cut, every=True), fate.LATE).otherwise(word)
-    word = F.when(~F.col("_counted") & (word != fate.ACCEPTED), fate.DUPLICATE).otherwise(word)
-    word = F.when(word.isin(fate.ACCEPTED, fate.LATE) & F.col("_filtered"), "filtered").otherwise(word)
-    return F.when(word == fate.ACCEPTED, "aggregated").otherwise(word)
+    word = F.when((word == fates.IN_FLIGHT) & (time <= cut.last.watermark * 1000), fates.LATE).otherwise(word)
+    word = F.when((word == fates.ACCEPTED) & over(topic, cut, every=True), fates.LATE).otherwise(word)
+    word = F.when(~F.col("_counted") & (word != fates.ACCEPTED), fates.DUPLICATE).otherwise(word)
+    word = F.when(word.isin(fates.ACCEPTED, fates.LATE) & F.col("_filtered"), "filtered").otherwise(word)
+    return F.when(word == fates.ACCEPTED, "aggregated").otherwise(word)
 
 
 def differing(topic: Topic, cut: Cut) -> Column:
     """Whether the layers differ by an event, in one window at least; a session that split it off is another matter."""
-    one_sided = F.col("_counted") != (F.col("_fate") == fate.ACCEPTED)
+    one_sided = F.col("_counted") != (F.col("_fate") == fates.ACCEPTED)
     return (one_sided | (F.col("_counted") & over(topic, cut, every=False))) & ~F.col("_filtered")
 
 
 def over(topic: Topic, cut: Cut, *, every: bool) -> Column:
     """Whether every window of an event, or its first, was over before its micro-batch, where that is the rule."""
-    window = cut.pipeline.window
-    if cut.late_rule != "window" or topic != cut.pipeline.reads[0]:
+    if cut.late_rule != "window":
         return F.lit(False)
-    time, slide, size = F.unix_micros(topic.event_time), millis(window.slide) * 1000, millis(window.size) * 1000
-    newest = time if window.kind == "session" else time - F.pmod(time, F.lit(slide))
-    # Of windows that overlap, the oldest that an event is in is over first.
-    earlier = F.lit(0) if every or window.kind == "session" else F.floor((size - 1 - (time - newest)) / slide) * slide
-    return F.coalesce(newest - earlier + size <= F.col("_late_at") * 1000, F.lit(False))
+    over_at = kind_of(cut.pipeline).over_at(F.unix_micros(topic.event_time), every=every)
+    return F.coalesce(over_at <= F.col("_late_at") * 1000, F.lit(False))
 
 
 def supports(cut: Cut, accounts: Sequence[Account], ends: Mapping[int, int]) -> dict[int, list[Support]]:
     """What the rows of each slot are made of, by topic; `ends` says how far the windows of a slot reach."""
-    pipeline, step = cut.pipeline, millis(cut.pipeline.window.step)
-
-    def events(slot: int, end: int, at: int) -> Range:
-        if replay.is_session(cut):  # what came a gap before may have joined it to an earlier one
-            return slot - step, ceil(end + step, step)
-        start, last = events_of((slot, slot + step), pipeline, first=at == 0)
-        return floor(start, step), ceil(last, step)
-
-    return {slot: [one.within(*events(slot, end, at)) for at, one in enumerate(accounts)] for slot, end in ends.items()}
+    kind = kind_of(cut.pipeline)
+    made_of = {slot: kind.made_of(slot, end) for slot, end in ends.items()}
+    return {
+        slot: [one.within(*times) for one, times in zip(accounts, theirs, strict=True)]
+        for slot, theirs in made_of.items()
+    }

@@ -12,20 +12,19 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tally import lake, memory
+from tally.base.duration import from_millis, instant, iso, parse_duration
+from tally.base.errors import TallyError
+from tally.base.failpoints import failpoint
+from tally.base.settings import settings
 from tally.batch import restate
-from tally.batch.report import instant
-from tally.catalog.duration import from_millis, iso, parse_duration
 from tally.catalog.load import catalogue
 from tally.catalog.ranges import Range, aligned, merge
 from tally.catalog.spec import Pipeline
 from tally.control import audits, seals
 from tally.control.seals import Seal
-from tally.engine import session
-from tally.errors import TallyError
-from tally.failpoints import failpoint
+from tally.lake import delta, memory
+from tally.lake.session import session
 from tally.reconcile import checks, doubted, foreign, kept
-from tally.settings import settings
 
 # Slots in one pass of Spark: a digest of each comes back to the driver, some hundred bytes. A month of minutes.
 PART = 50_000
@@ -135,8 +134,8 @@ def looked_at(
     """Hold slots against the table, and others against the archive; those that fail are held from here on."""
     found: checks.Faults = {}
     if table or archive:
-        spark = session(f"tally-audit-{pipeline.name}")
-        seen = lake.version(restate.path(pipeline))
+        spark = session(f"tally-audit-{pipeline.name}", brief=True)
+        seen = delta.version(restate.path(pipeline))
         checks.add(found, checks.of_comparisons(table))
         checks.add(found, checks.of_table(spark, pipeline, table, seen))
         checks.add(found, checks.of_manifests(spark, pipeline, archive, deep=deep))
@@ -156,12 +155,12 @@ def after_others(spark: SparkSession, pipeline: Pipeline) -> list[Range]:
     """
     kept.tell(pipeline)
     path, number = restate.path(pipeline), (pipeline.name, pipeline.version)
-    seen, now = audits.place(*number).seen_version, lake.version(path)
+    seen, now = audits.place(*number).seen_version, delta.version(path)
     if now == seen:
         return []
     known = seals.meeting(*number, foreign.days(spark, path, seen, now))
     # The seals first, then the table: rows that were restated in between are no longer those that a seal stands for.
-    held = doubted.hold(pipeline, checks.of_table(spark, pipeline, known, lake.version(path)))
+    held = doubted.hold(pipeline, checks.of_table(spark, pipeline, known, delta.version(path)))
     failpoint("audit.before_seen")
     audits.went_on(*number, seen_version=now)
     return merge((seal.slot_start, seal.slot_end) for seal in held)

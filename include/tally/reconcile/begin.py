@@ -5,13 +5,13 @@ from __future__ import annotations
 import getpass
 from typing import Any
 
-from tally.catalog.duration import from_millis, iso, parse_instant, to_millis
+from tally.base.duration import from_millis, iso, parse_instant, to_millis
+from tally.base.failpoints import failpoint
 from tally.catalog.spec import Pipeline
 from tally.control import beginnings, incidents, seals
 from tally.control.beginnings import Beginning, Missed, reach
 from tally.control.streams import check_reason
-from tally.failpoints import failpoint
-from tally.supervise import lock
+from tally.host import lock
 
 CAUSE = "the numbers' beginning was set"
 

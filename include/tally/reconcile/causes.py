@@ -13,7 +13,6 @@ MEANING = {
     "in_flight": "archived, and not yet read by the stream",
     "applied_twice": "the stream read its offset in two micro-batches",
     "split": "accepted beside a session that was already over",
-    "other_version": "counted by another version of the pipeline",
     "rounding": "floating-point sums taken in another order",
     "replay": "the replay of the micro-batches gives the stream's row",
     UNEXPLAINED: "nothing that is known explains it",

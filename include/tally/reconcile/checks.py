@@ -13,18 +13,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tally.base.duration import from_millis, millis
 from tally.batch import restate
-from tally.batch.events import Until, archive_versions
-from tally.batch.scope import scope
-from tally.catalog.duration import from_millis, millis
 from tally.catalog.ranges import Range, events_of, merge
 from tally.catalog.spec import Pipeline, Topic
 from tally.control import runs
 from tally.control.seals import Seal
-from tally.reconcile.digest import NOTHING, PARTED, alike, digests
+from tally.kinds import kind_of
+from tally.reconcile.digest import NOTHING, alike, digests, same
 from tally.reconcile.seal import sealable
 from tally.reconcile.trimmed import vouchers
 from tally.sources import account, manifest
+from tally.sources.archived import Until, archive_versions
 
 Faults = dict[Seal, str]
 
@@ -54,7 +54,7 @@ def of_table(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal], ver
         return dict.fromkeys(known, "the batch table is gone")
     rows = spark.read.format("delta").option("versionAsOf", version).load(restate.path(pipeline))
     try:
-        return differing(of_days(rows, known), pipeline, known, CHANGED, as_sealed)
+        return differing(of_days(rows, known), pipeline, known, CHANGED, same)
     except BROKEN as error:
         if not of_a_file(error):
             raise
@@ -87,7 +87,7 @@ def day_by_day(rows: DataFrame, pipeline: Pipeline, known: Sequence[Seal]) -> Fa
         by_day.setdefault(from_millis(seal.slot_start).date(), []).append(seal)
     for mine in by_day.values():
         try:
-            found |= differing(of_days(rows, mine), pipeline, mine, CHANGED, as_sealed)
+            found |= differing(of_days(rows, mine), pipeline, mine, CHANGED, same)
         except BROKEN as error:
             if not of_a_file(error):
                 raise
@@ -131,14 +131,14 @@ def of_archive(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal]) -
 def not_given(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal]) -> Faults:
     # The table as it lies there: at the version that its last ingest made, harm done to it since would not be seen.
     newest = {name: Until(commit.seq) for name, commit in archive_versions(pipeline).items()}
-    wanted = merge((seal.slot_start, seal.slot_end) for seal in known)
-    other = differing(scope(spark, pipeline, wanted, newest).rows, pipeline, known, NOT_GIVEN, alike)
+    kind, wanted = kind_of(pipeline), merge((seal.slot_start, seal.slot_end) for seal in known)
+    other = differing(kind.scope(spark, wanted, newest).rows, pipeline, known, NOT_GIVEN, alike)
     by_start = {seal.slot_start: seal for seal in other}
     for archive, told in vouchers(pipeline, list(other)):
         then = {topic: Until(seq) for topic, seq in archive.items()}
         mine = [by_start[slot] for slot in told]
         wanted = merge((seal.slot_start, seal.slot_end) for seal in mine)
-        still = differing(scope(spark, pipeline, wanted, then).rows, pipeline, mine, NOT_GIVEN, alike)
+        still = differing(kind.scope(spark, wanted, then).rows, pipeline, mine, NOT_GIVEN, alike)
         for seal in set(mine) - still.keys():
             del other[seal]
     return other
@@ -189,13 +189,8 @@ def narrowed(known: Sequence[Seal], look: Callable[[Sequence[Seal]], str], passe
 
 
 def differing(
-    rows: DataFrame, pipeline: Pipeline, known: Sequence[Seal], fault: str, same: Callable[[str, str], bool]
+    rows: DataFrame, pipeline: Pipeline, known: Sequence[Seal], fault: str, equal: Callable[[str, str], bool]
 ) -> Faults:
     """The slots whose rows digest otherwise than when they were sealed."""
     now = {slot: digest.text for slot, digest in digests(rows, pipeline).items()}
-    return {seal: fault for seal in known if not same(now.get(seal.slot_start, NOTHING), seal.digest)}
-
-
-def as_sealed(now: str, sealed: str) -> bool:
-    """Whether rows are the very ones that were sealed; a seal of an older version knows them but for rounding."""
-    return now == sealed or (PARTED not in sealed and alike(now, sealed))
+    return {seal: fault for seal in known if not equal(now.get(seal.slot_start, NOTHING), seal.digest)}

@@ -8,27 +8,27 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally import lake, memory
+from tally.base.duration import from_millis, instant, iso
+from tally.base.errors import AnswerIsNo, TallyError
+from tally.base.failpoints import failpoint
+from tally.base.settings import settings
 from tally.batch import restate
-from tally.batch.report import instant
-from tally.catalog.duration import from_millis, iso
 from tally.catalog.load import catalogue
-from tally.catalog.ranges import Range, aligned, overlap, without
+from tally.catalog.ranges import Range, aligned, event_ranges, overlap, without
 from tally.control import runs
 from tally.control.seals import Seal
-from tally.engine import session
-from tally.errors import AnswerIsNo, TallyError
-from tally.failpoints import failpoint
+from tally.kinds import kind_of
+from tally.lake import delta, memory
+from tally.lake.session import session
 from tally.reconcile import audit, reasons, replay, revisions, rounding, trimmed
 from tally.reconcile.accounts import Account, Support, account
 from tally.reconcile.accounts import supports as support_of
 from tally.reconcile.conserve import conservation
 from tally.reconcile.cut import Cut, closed, due, find, reaching_back
-from tally.reconcile.differences import Slot, by_slot
-from tally.reconcile.fate import late_rule
+from tally.reconcile.differences import Limit, Slot, by_slot, floating, measures_of
 from tally.reconcile.filtered import filters
 from tally.reconcile.found import Found, slot_states, summary
-from tally.settings import settings
+from tally.reconcile.made_of import MadeOf, measured
 from tally.sources.ranged import in_ranges
 from tally.speed import commit
 from tally.speed.fold import newest_rows
@@ -43,20 +43,22 @@ def compare(name: str, start: str | None = None, end: str | None = None, ticket:
         raise TallyError("half a range", pipeline=name, field="--from/--to", cure="give both, or neither for all due")
     if start is not None and end is not None:
         wanted = aligned((instant(start, "--from"), instant(end, "--to")), pipeline)
-    spark = session(f"tally-reconcile-{name}")
-    cut = find(pipeline, late_rule(spark, pipeline), filters(spark, pipeline))
+    spark = session(f"tally-reconcile-{name}", brief=True)
+    cut = find(pipeline, kind_of(pipeline).late_rule(spark), filters(spark, pipeline))
     audit.after_others(spark, pipeline)  # what others changed in the table is held first, and so is due
     ranges = ranges_of(cut, wanted)
     first, last = (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
-    written = lake.newest(settings().table("audit", name), "audit")
+    written = delta.newest(settings().table("audit", name), "audit")
     after = int(written.words["reconciliation"]) if written else 0  # a new control store counts on from the old one
     number = runs.open_reconciliation(name, pipeline.version, first, last, ticket, after=after)
-    cut = reaching_back(cut, replay.first_offsets(spark, cut, replay.event_ranges(cut, ranges)))
+    # With ids, once more: now it is known how far back the stream held them when it took those events.
+    for _ in range(2 if any(topic.unique for topic in pipeline.reads) else 1):
+        cut = reaching_back(cut, replay.first_offsets(cut, event_ranges(pipeline, ranges)))
     seen = look(spark, cut, ranges)
     differing = seen.differing()
     found = seen.found(cut, differing)
     if differing:
-        limits = {slot: limit_of(seen.supports[slot]) for slot in differing}
+        limits = {slot: seen.limit(slot) for slot in differing}
         reasons.give(spark, cut, differing, limits, seen.sides, found, number)
     states = slot_states(cut, ranges, seen.slots, found)
     runs.keep_comparison(number, summary(cut, ranges, found, states, ticket), states)
@@ -73,10 +75,20 @@ class Seen:
     sealed: Mapping[int, Seal]
     accounts: Sequence[tuple[Sequence[Range], Account]]
     supports: Mapping[int, Sequence[Support]]
+    made_of: Sequence[MadeOf]  # for each floating measure, in order
 
     def differing(self) -> dict[int, Slot]:
         """The slots in which more than rounding lies between the layers, or an event may hide in a rounding."""
-        return {slot: one for slot, one in self.slots.items() if differs(one, self.supports[slot])}
+        return {slot: one for slot, one in self.slots.items() if self.differs(slot)}
+
+    def differs(self, slot: int) -> bool:
+        one = self.slots[slot]
+        return not one.within(*self.limit(slot)) or (one.close > 0 and any(s.differing for s in self.supports[slot]))
+
+    def limit(self, slot: int) -> Limit:
+        """By which share of what sizes sums of a slot's events may differ and still be the same."""
+        supports = self.supports[slot]
+        return rounding.most(sum(one.events for one in supports)), [summed(made, supports) for made in self.made_of]
 
     def found(self, cut: Cut, differing: Mapping[int, Slot]) -> Found:
         """What is known before any slot is replayed."""
@@ -97,16 +109,16 @@ def look(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> Seen:
     ends = {slot: one.last_end for slot, one in slots.items()}
     accounts = account(spark, cut, ranges, ends)
     supports = support_of(cut, [one for _, one in accounts], revisions.with_windows(cut, ends, sealed))
-    return Seen(sides=sides, slots=slots, sealed=sealed, accounts=accounts, supports=supports)
+    made_of = measured(spark, cut.pipeline, list(floating(measures_of(sides["batch"], cut.pipeline))))
+    return Seen(sides=sides, slots=slots, sealed=sealed, accounts=accounts, supports=supports, made_of=made_of)
 
 
-def limit_of(support: Sequence[Support]) -> tuple[float, float]:
-    """By which share of what size sums of these events may differ and still be the same."""
-    return rounding.most(sum(one.events for one in support)), sum(one.scale for one in support)
-
-
-def differs(slot: Slot, support: Sequence[Support]) -> bool:
-    return not slot.within(*limit_of(support)) or (slot.close > 0 and any(one.differing for one in support))
+def summed(made: MadeOf, supports: Sequence[Support]) -> float:
+    """The size of what a measure sums: of its largest column in each topic, together."""
+    return sum(
+        max((size for name, size in one.scale.items() if made is None or (at, name) in made), default=0.0)
+        for at, one in enumerate(supports)
+    )
 
 
 def ranges_of(cut: Cut, wanted: Range | None) -> list[Range]:

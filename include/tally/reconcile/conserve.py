@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-from deltalake import DeltaTable
-
-from tally import lake
-from tally.catalog.duration import from_millis
-from tally.catalog.ranges import Range, merge
+from tally.catalog.ranges import Range
 from tally.catalog.spec import Pipeline
 from tally.control import runs
+from tally.lake import delta
 from tally.reconcile.accounts import Account
 from tally.reconcile.cut import Cut
-from tally.sources import archive, manifest
+from tally.sources import archive
+from tally.sources.columns import columns
 
 PLACES = ("aggregated", "late", "duplicate", "quarantined", "filtered", "skipped", "in_flight", "applied_twice")
 
@@ -32,35 +28,16 @@ def conservation(cut: Cut, accounts: Sequence[tuple[Sequence[Range], Account]]) 
     ingested = ingests(cut)
     for topic, (ranges, account) in zip(cut.pipeline.reads, accounts, strict=True):
         version = cut.stated.versions[topic.name]
-        try:
-            totals["records"] += counted(lake.table(archive.path(topic), version), topic.event_time, ranges)
-            refused = lake.table(archive.quarantine_path(topic))
-            totals["quarantined"] += counted(refused, "_broker_time", ranges, until=ingested[topic.name])
-        except FileNotFoundError:
-            raise manifest.unreadable(topic, cut.pipeline.name) from None
+        archived = delta.table(archive.path(topic), version)
+        rows = columns(archived, topic, ["_ingest"], topic.event_time, ranges, who=cut.pipeline.name)
+        totals["records"] += sum(batch.num_rows for batch in rows)
+        refused = delta.table(archive.quarantine_path(topic))
+        rows = columns(refused, topic, ["_ingest"], "_broker_time", ranges, who=cut.pipeline.name)
+        totals["quarantined"] += sum(int((batch.column(0).to_numpy() <= ingested[topic.name]).sum()) for batch in rows)
         for place, number in account.places.items():
             totals[place] += number
     totals["records"] += totals["quarantined"]
     return {**totals, "balanced": sum(totals[name] for name in PLACES) == totals["records"]}
-
-
-def counted(table: DeltaTable | None, column: str, ranges: Sequence[Range], until: int | None = None) -> int:
-    """How many rows of a table have a time in the ranges, those of later ingests left out; read without Spark."""
-    if table is None or not ranges:
-        return 0
-    wanted = merge(ranges)
-    bounds = np.array(wanted, dtype="int64").reshape(-1) * 1000
-    first, last = from_millis(wanted[0][0]), from_millis(wanted[-1][1] - 1)
-    days = f"_date >= DATE '{first:%Y-%m-%d}' AND _date <= DATE '{last:%Y-%m-%d}'"
-    rows = table.to_pyarrow_dataset(file_pruning_predicate=days).scanner(columns=[column, "_ingest"])
-    total = 0
-    for batch in rows.to_batches():
-        times = batch.column(0).cast(pa.int64()).to_numpy(zero_copy_only=False)
-        inside = np.searchsorted(bounds, times, side="right") % 2 == 1
-        if until is not None:
-            inside &= batch.column(1).to_numpy(zero_copy_only=False) <= until
-        total += int(inside.sum())
-    return total
 
 
 def ingests(cut: Cut) -> dict[str, int]:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tally import lake
+from tally.base.duration import millis, parse_duration
+from tally.base.errors import AnswerIsNo
+from tally.base.settings import settings
 from tally.batch import restate
-from tally.catalog.duration import millis, parse_duration
+from tally.batch.restatement import Restatement
 from tally.catalog.ranges import Range, ceil, merge, without
 from tally.catalog.spec import Pipeline
 from tally.control import ledger, seals, streams
 from tally.control.ledger import MicroBatch
 from tally.control.store import now_ms
-from tally.errors import AnswerIsNo
-from tally.settings import settings
+from tally.kinds.kind import History, LateRule
+from tally.lake import delta
 from tally.speed import commit, log
 
 Offsets = dict[str, dict[int, int]]
@@ -34,16 +36,20 @@ class Cut:
 
     pipeline: Pipeline
     batches: Sequence[MicroBatch]  # those that can have held a compared event, up to the cut: see `reaching_back`
-    stated: restate.Restatement
+    stated: Restatement
     speed_version: int
     travels: bool
     batch_version: int
     filters: bool  # whether the function leaves events out before it aggregates
-    late_rule: str  # what Spark compares with the watermark: see fate.late_rule
+    late_rule: LateRule
 
     @property
     def last(self) -> MicroBatch:
         return self.batches[-1]
+
+    @property
+    def history(self) -> History:
+        return History(batches=self.batches, late_rule=self.late_rule)
 
     @property
     def closed_starts(self) -> int:
@@ -60,7 +66,7 @@ class Cut:
         return window_end <= self.watermark
 
 
-def find(pipeline: Pipeline, late_rule: str, filters: bool) -> Cut:
+def find(pipeline: Pipeline, late_rule: LateRule, filters: bool) -> Cut:
     """The newest cut; where there is none, the answer is no, with what to run first."""
     stated = restate.newest(pipeline)
     if stated is None:
@@ -94,9 +100,9 @@ def find(pipeline: Pipeline, late_rule: str, filters: bool) -> Cut:
         pipeline=pipeline,
         batches=[last],
         stated=stated,
-        speed_version=lake.standing(path, "micro-batch", last.delta_version) if travels else lake.version(path),
+        speed_version=delta.standing(path, "micro-batch", last.delta_version) if travels else delta.version(path),
         travels=travels,
-        batch_version=lake.standing(restate.path(pipeline), "restate", stated.delta_version),
+        batch_version=delta.standing(restate.path(pipeline), "restate", stated.delta_version),
         filters=filters,
         late_rule=late_rule,
     )
@@ -119,7 +125,7 @@ def reaching_back(cut: Cut, offsets: Offsets) -> Cut:
     return replace(cut, batches=batches)
 
 
-def archived(batch: MicroBatch, stated: restate.Restatement) -> bool:
+def archived(batch: MicroBatch, stated: Restatement) -> bool:
     """Whether every offset that a micro-batch reached lies in the archive that the batch table was stated from."""
     return all(
         to <= stated.ends.get(topic, {}).get(partition, 0)

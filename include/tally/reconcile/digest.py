@@ -1,19 +1,21 @@
 """A short text for a slot's rows: whether they are the same but for rounding, and whether they are the very same.
 
-For the first, a floating-point measure enters with ten significant digits, so sums taken in another order digest alike;
-it decides whether a window that is sealed again has a new revision. For the second it enters whole: a row that was
-changed behind a seal's back is seen, by however little.
+For the first, a floating-point measure enters with ten significant digits, and once more with 33 bits: sums taken in
+another order digest alike, for a value that lies on the edge between two decimals lies on none of the other grid. It
+decides whether a window that is sealed again has a new revision. For the second it enters whole: a row that was changed
+behind a seal's back is seen, by however little.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructType
 
-from tally.catalog.duration import millis
+from tally.base.duration import millis
 from tally.catalog.spec import Pipeline
 
 # Of complex values: to the microsecond, with what is null. The defaults leave out both.
@@ -22,37 +24,55 @@ WHOLE = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "ignoreNullFields": "false",
 }
-PARTED = ":"
+PARTED, GRID = ":", ","
+Text = Callable[[Column, DataType], Column]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Digest:
-    """The rows of a slot in short: how many, the sums of their two hashes, and the last end of their windows."""
+    """The rows of a slot in short: how many, the sums of their hashes, and the last end of their windows."""
 
     rows: int
-    rounded: str
+    decimal: str
+    binary: str
     exact: str
     last_end: int
 
     @property
     def text(self) -> str:
         """What a seal keeps."""
-        return f"{self.rounded}{PARTED}{self.exact}"
+        return f"{self.decimal}{GRID}{self.binary}{PARTED}{self.exact}"
 
 
-NOTHING = f"0{PARTED}0"
+NOTHING = f"0{GRID}0{PARTED}0"
 
 
 def alike(one: str, other: str) -> bool:
-    """Whether two digests' texts are of the same rows, but for rounding."""
-    return one.partition(PARTED)[0] == other.partition(PARTED)[0]
+    """Whether two digests' texts are of the same rows, but for rounding: on one of the grids they are."""
+    mine, others = (text.partition(PARTED)[0].split(GRID) for text in (one, other))
+    return any(a == b for a, b in zip(mine, others, strict=False))
 
 
-def steady(column: Column, kind: DataType) -> Column:
-    """A value's text that does not depend on the order in which it was summed."""
+def same(one: str, other: str) -> bool:
+    """Whether they are of the very same rows; an older seal knows them by fewer hashes, or but for rounding only."""
+    mine, others = (text.partition(PARTED)[2] for text in (one, other))
+    return alike(one, other) and (mine == others or "" in (mine, others))
+
+
+def in_decimals(column: Column, kind: DataType) -> Column:
+    """A value's text, a floating one's with ten digits: mostly the same in whatever order it was summed."""
     if isinstance(kind, DoubleType | FloatType):
         # Adding 0.0 makes a negative zero an ordinary one.
         return F.when(column.isNull(), None).otherwise(F.format_string("%.9e", column.cast("double") + F.lit(0.0)))
+    return whole(column, kind)
+
+
+def in_bits(column: Column, kind: DataType) -> Column:
+    """The same with the upper 33 of its 53 bits: adding and taking away a larger value drops the lower ones."""
+    if isinstance(kind, DoubleType | FloatType):
+        value = column.cast("double") + F.lit(0.0)
+        large = value * F.lit(2.0**20 + 1)
+        return F.when(F.abs(value) < 1e300, (large - (large - value)).cast("string")).otherwise(value.cast("string"))
     return whole(column, kind)
 
 
@@ -63,9 +83,11 @@ def whole(column: Column, kind: DataType) -> Column:
     return column.cast("string")
 
 
-def row_hash(rows: DataFrame, *, exact: bool) -> Column:
+TEXTS: dict[str, Text] = {"decimal": in_decimals, "binary": in_bits, "exact": whole}
+
+
+def row_hash(rows: DataFrame, text: Text = whole) -> Column:
     """One row's hash over all its columns but the engine's own."""
-    text = whole if exact else steady
     named = [f for f in rows.schema.fields if not f.name.startswith("_")]
     texts = [F.coalesce(F.concat(F.lit("="), text(F.col(f.name), f.dataType)), F.lit("null")) for f in named]
     return F.xxhash64(*texts).cast("decimal(38,0)")
@@ -83,11 +105,11 @@ def over_at() -> Column:
 
 def digests(rows: DataFrame, pipeline: Pipeline) -> dict[int, Digest]:
     """The digest of each slot that has rows, by slot start."""
-    hashes = [F.sum(row_hash(rows, exact=exact)).alias(name) for name, exact in (("r", False), ("x", True))]
+    hashes = [F.sum(row_hash(rows, text)).alias(name) for name, text in TEXTS.items()]
     slots = rows.groupBy(slot_of(pipeline).alias("slot")).agg(
         F.count("*").alias("n"), *hashes, F.max(over_at()).alias("e")
     )
     return {
-        row["slot"]: Digest(rows=row["n"], rounded=str(row["r"]), exact=str(row["x"]), last_end=row["e"])
+        row["slot"]: Digest(rows=row["n"], **{name: str(row[name]) for name in TEXTS}, last_end=row["e"])
         for row in slots.collect()
     }

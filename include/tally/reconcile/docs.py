@@ -13,8 +13,8 @@ from typing import Any
 
 import pandas as pd
 
-from tally.settings import settings
-from tally.supervise import lock
+from tally.base.settings import settings
+from tally.host import lock
 
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 

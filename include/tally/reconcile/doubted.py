@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tally.catalog.duration import from_millis, iso
+from tally.base.duration import from_millis, iso
+from tally.base.failpoints import failpoint
 from tally.catalog.ranges import Range, merge
 from tally.catalog.spec import Pipeline
 from tally.control import incidents, seals
 from tally.control.seals import Seal
 from tally.control.store import now_ms
-from tally.failpoints import failpoint
-from tally.supervise import lock
+from tally.host import lock
 
 CAUSE = "a sealed window failed its audit"
 SHOWN = 5  # ranges that an incident names

@@ -11,10 +11,10 @@ from typing import Any
 
 import pandas as pd
 
-from tally import lake
-from tally.catalog.duration import from_millis, iso
+from tally.base.duration import from_millis, iso
+from tally.base.settings import settings
+from tally.lake import delta
 from tally.reconcile.causes import UNEXPLAINED
-from tally.settings import settings
 
 COLUMNS = ("window_start", "window_end", "key", "batch", "stream", "replayed", "cause", "explained")
 SLOT = ("start", "end", "rows", "stream_rows", "digest", "closed", "unexplained", "unaccounted")
@@ -50,7 +50,7 @@ def audit_path(pipeline: str) -> str:
 
 def differences(pipeline: str, number: int) -> pd.DataFrame:
     """The audit rows of one comparison, windows as text; no rows where there is no table yet."""
-    table = lake.table(audit_path(pipeline))
+    table = delta.table(audit_path(pipeline))
     if table is None:
         return pd.DataFrame(columns=list(COLUMNS), dtype=object)
     rows: pd.DataFrame = table.to_pandas(columns=list(COLUMNS), filters=[("reconciliation", "==", number)])

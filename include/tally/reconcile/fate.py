@@ -1,8 +1,4 @@
-"""What became of each archived event in the stream, told by the ledger: which micro-batch held it, and if late.
-
-A fate is one of: accepted, late, duplicate, skipped (no micro-batch held its offset), in_flight (the stream had not yet
-read it at the cut), applied_twice (two micro-batches held it).
-"""
+"""What became of each archived event in the stream, told by the ledger: which micro-batch held it, and if late."""
 
 from __future__ import annotations
 
@@ -11,34 +7,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tally.catalog.duration import millis
+from tally.base.duration import millis
 from tally.catalog.ranges import merge
-from tally.catalog.spec import Pipeline, Topic
+from tally.catalog.spec import Topic
+from tally.kinds.fates import ACCEPTED, DUPLICATE, IN_FLIGHT, LATE, SKIPPED, TWICE
+from tally.kinds.groups import follow_groups
 from tally.reconcile.cut import Cut
-from tally.reconcile.groups import follow_groups
 from tally.sources.frames import copies
-from tally.speed.check import check
-
-ACCEPTED, LATE, DUPLICATE, SKIPPED, IN_FLIGHT, TWICE = (
-    "accepted",
-    "late",
-    "duplicate",
-    "skipped",
-    "in_flight",
-    "applied_twice",
-)
-
-
-def late_rule(spark: SparkSession, pipeline: Pipeline) -> str:
-    """What Spark compares with the watermark first: event time (dedup, join), the window end, or nothing."""
-    plan = str(check(spark, pipeline)._jdf.queryExecution().analyzed().toString())
-    if pipeline.reads[0].unique or len(pipeline.reads) > 1 or "Deduplicate" in plan:
-        return "event"
-    return "window" if "Aggregate" in plan else "none"
-
 
 Intervals = dict[int, list[tuple[int, int, int]]]
 
@@ -156,7 +134,7 @@ def with_fate(events: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
 def with_stream_duplicates(tagged: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
     """Mark the accepted copies of a unique id that the stream's own dropping of duplicates left out."""
     assert topic.unique
-    copies = tagged.groupBy(topic.unique).count().where("count > 1").select(topic.unique)
+    copies = tagged.groupBy(topic.unique).agg(F.count("*").alias("_times")).where("_times > 1").select(topic.unique)
     several = tagged.where(F.col("_fate") == ACCEPTED).join(copies, topic.unique, "left_semi")
     delay, ends = millis(topic.lateness) * 1000, [batch.watermark * 1000 for batch in cut.batches]
     read = [{p: at for at, p in enumerate(batch.ranges.get(topic.name, {}))} for batch in cut.batches]

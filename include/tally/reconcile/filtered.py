@@ -8,23 +8,24 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tally.catalog.spec import Pipeline
-from tally.sources.frames import with_window
+from tally.kinds import kind_of
 
 PLACE = ("_partition", "_offset")
 
 
 def filters(spark: SparkSession, pipeline: Pipeline) -> bool:
     """Whether the function has a filter of its own between its one topic and its aggregation."""
-    if len(pipeline.reads) > 1:
+    kind = kind_of(pipeline)
+    if not kind.by_event:
         return False
-    given = with_window(spark.createDataFrame([], pipeline.reads[0].ddl), pipeline)
+    (given,) = kind.empty(spark)
     before = before_aggregation(pipeline.function(given))
     return before is not None and names(before).count("Filter") > names(analyzed(given)).count("Filter")
 
 
 def with_filtered(events: DataFrame, pipeline: Pipeline) -> DataFrame:
     """Events with `_filtered`; where the function drops the columns that tell an event, none is said to be."""
-    given = with_window(events.select(*pipeline.reads[0].columns, *PLACE), pipeline)
+    (given,) = kind_of(pipeline).bounded([events.select(*pipeline.reads[0].columns, *PLACE)])
     before = before_aggregation(pipeline.function(given))
     kept = None if before is None else frame_of(before, events.sparkSession)
     if kept is None or not set(PLACE) <= set(kept.columns):

@@ -9,9 +9,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tally import lake
-from tally.catalog.duration import parse_instant, to_millis
+from tally.base.duration import parse_instant, to_millis
 from tally.catalog.ranges import Range, merge
+from tally.lake import delta
 
 FILE = "STRUCT<path: STRING, partitionValues: MAP<STRING, STRING>, dataChange: BOOLEAN>"
 EVER: list[Range] = [(-(1 << 60), 1 << 60)]
@@ -26,7 +26,7 @@ def days(spark: SparkSession, path: str, seen: int, now: int) -> list[Range]:
     """
     if now < seen:
         return EVER
-    commits = list(takewhile(lambda commit: commit.version > seen, lake.commits(path)))
+    commits = list(takewhile(lambda commit: commit.version > seen, delta.commits(path)))
     if len(commits) < now - seen:
         return EVER
     others = [commit.version for commit in commits if commit.words.get("kind") != "restate"]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tally.catalog.duration import from_millis, iso, millis
+from tally.base.duration import from_millis, iso, millis
 from tally.catalog.ranges import Range
 from tally.control import seals
 from tally.reconcile.conserve import ingest_balance, ingests

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tally.catalog.duration import from_millis, iso
+from tally.base.duration import from_millis, iso
+from tally.base.errors import TallyError
+from tally.base.failpoints import failpoint
 from tally.catalog.load import catalogue
 from tally.control import beginnings, incidents, runs, seals
-from tally.errors import TallyError
-from tally.failpoints import failpoint
 from tally.reconcile import docs, doubted
 from tally.reconcile.causes import JOINED, MEANING, UNEXPLAINED
 from tally.reconcile.docs import Check, Table

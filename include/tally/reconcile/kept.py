@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tally import lake
 from tally.catalog.spec import Pipeline, Topic
 from tally.control import incidents, runs
+from tally.lake import delta
 from tally.sources import archive, redecode
 
 CAUSE = "a topic's records are not all kept"
@@ -47,7 +47,7 @@ def faults(topic: Topic) -> Iterator[str]:
 
 def rows(path: str, through: int) -> int | None:
     """How many rows of ingests up to one a table's log counts; None where it does not tell."""
-    table = lake.table(path)
+    table = delta.table(path)
     if table is None:
         return None
     total = 0

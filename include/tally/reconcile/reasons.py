@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Column, DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from tally import lake
-from tally.catalog.duration import from_millis, iso, millis
-from tally.catalog.ranges import merge
-from tally.engine import jvm_pid
-from tally.failpoints import failpoint
-from tally.finite import finite
+from tally.base.duration import from_millis, iso, millis
+from tally.base.failpoints import failpoint
+from tally.base.json_values import finite
+from tally.base.settings import settings
+from tally.catalog.ranges import event_ranges, merge
+from tally.host import lock
+from tally.kinds import kind_of
+from tally.lake import delta
+from tally.lake.session import jvm_pid
 from tally.reconcile import explain, replay, trimmed
 from tally.reconcile.causes import UNEXPLAINED
 from tally.reconcile.cut import Cut, reaching_back
-from tally.reconcile.differences import Slot, limits_frame, not_the_same
+from tally.reconcile.differences import Limit, Slot, limits_frame, not_the_same
 from tally.reconcile.found import Found
-from tally.settings import settings
 from tally.sources.ranged import in_ranges
-from tally.supervise import lock
 
 AUDITED = ("batch", "stream", "replayed")
 # A summary shows this many rows; the audit table holds all of them.
@@ -29,30 +30,28 @@ SHOWN = 20
 
 
 def give(
-    spark: SparkSession, cut: Cut, differing: Mapping[int, Slot], limits: Mapping[int, tuple[float, float]],
+    spark: SparkSession, cut: Cut, differing: Mapping[int, Slot], limits: Mapping[int, Limit],
     sides: Mapping[str, DataFrame], found: Found, number: int,
 ) -> None:  # fmt: skip
     """Put a cause to each row of these slots that is not the same in both layers, and write it to the audit table."""
-    step = millis(cut.pipeline.window.step)
+    pipeline, kind, step = cut.pipeline, kind_of(cut.pipeline), millis(cut.pipeline.window.step)
     slots = merge((slot, slot + step) for slot in differing)
-    around = replay.events_around(spark, cut, reached(cut, differing))
-    if replay.is_session(cut):
-        cut = reaching_back(cut, replay.first_offsets(spark, cut, around))
+    around = kind.replay_reads(spark, {slot: one.last_end for slot, one in differing.items()}, cut.stated.versions)
+    if around != event_ranges(pipeline, slots):  # further than the comparison looked
+        cut = reaching_back(cut, replay.first_offsets(cut, around))
     frames = [
         replay.tagged_events(spark, cut, topic, times).cache()
-        for topic, times in zip(cut.pipeline.reads, around, strict=True)
+        for topic, times in zip(pipeline.reads, around, strict=True)
     ]
     try:
         narrowed = {side: in_ranges(rows, "window_start", slots) for side, rows in sides.items()}
-        affected: Sequence[DataFrame] = frames
-        if replay.is_session(cut):
-            both = (narrowed["batch"], narrowed["stream"])
-            affected = [replay.with_differs(frame, *both, cut.pipeline) for frame in frames]
+        keys = replay.differing_keys(narrowed["batch"], narrowed["stream"], pipeline)
+        affected = [kind.narrowed(frame, keys) for frame in frames]
         gathered = explain.gather(affected, cut, set(differing))
         found.events, found.explained = gathered.events, gathered.by_slot
         narrowed["replayed"] = replay.replayed(cut, affected, slots)
         narrowed["restated"] = replay.restated(cut, affected, slots)
-        rows = not_the_same(narrowed, cut.pipeline, limits_frame(spark, {slot: limits[slot] for slot in differing}))
+        rows = not_the_same(narrowed, pipeline, limits_frame(spark, {slot: limits[slot] for slot in differing}))
         unproven = trimmed.unproven(spark, cut, sorted(differing), gathered.cells)
         rows = with_causes(rows, cut, gathered.cells, unproven).cache()
         count(rows, cut, found)
@@ -61,14 +60,6 @@ def give(
     finally:
         for frame in frames:
             frame.unpersist()
-
-
-def reached(cut: Cut, differing: Mapping[int, Slot]) -> list[tuple[int, int]]:
-    """The windows to replay: of sessions all that either layer has, as far as the longest goes."""
-    step = millis(cut.pipeline.window.step)
-    if not replay.is_session(cut):
-        return merge((slot, slot + step) for slot in differing)
-    return merge((slot, max(slot + step, one.last_end)) for slot, one in differing.items())
 
 
 def with_causes(rows: DataFrame, cut: Cut, cells: explain.Cells, unproven: Collection[int]) -> DataFrame:
@@ -130,6 +121,13 @@ def plain(value: Any) -> Any:
     return finite(value) if isinstance(value, int | float | str | bool | type(None)) else str(value)
 
 
+def as_json(side: str, rows: DataFrame) -> Column:
+    """A side's measures; null where it has no such row."""
+    if len(rows.schema[side].dataType.fieldNames()) == 1:  # no measures: the row is all
+        return F.when(F.col(side).isNotNull(), "{}")
+    return F.to_json(F.col(side).dropFields("_"))
+
+
 def write_audit(rows: DataFrame, cut: Cut, number: int) -> None:
     """Append every differing row with its cause, under the comparison's id; a row is (reconciliation, window, key)."""
     pipeline = cut.pipeline
@@ -139,12 +137,12 @@ def write_audit(rows: DataFrame, cut: Cut, number: int) -> None:
         "window_start",
         "window_end",
         F.to_json(F.struct(*pipeline.key)).alias("key"),
-        *(F.to_json(F.col(side).dropFields("_")).alias(side) for side in AUDITED),
+        *(as_json(side, rows).alias(side) for side in AUDITED),
         "cause",
         "explained",
     )
     with lock.table("audit", pipeline.name, jvm=jvm_pid(rows.sparkSession)):
-        said = lake.words("audit", reconciliation=number)
+        said = delta.words("audit", reconciliation=number)
         failpoint("reconcile.before_audit")
         table.coalesce(1).write.format("delta").mode("append").option("userMetadata", said).save(where)
         failpoint("reconcile.after_audit")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tally.catalog.duration import millis
+from tally.base.duration import millis
 from tally.catalog.ranges import Range
 from tally.catalog.spec import Pipeline
 from tally.control import runs, seals
@@ -12,7 +12,7 @@ from tally.control.seals import Seal
 from tally.reconcile.accounts import Support
 from tally.reconcile.cut import Cut
 from tally.reconcile.differences import Slot
-from tally.reconcile.digest import NOTHING, alike
+from tally.reconcile.digest import NOTHING, alike, same
 
 
 def sealed(pipeline: Pipeline, ranges: Sequence[Range]) -> dict[int, Seal]:
@@ -58,4 +58,4 @@ def unaccounted(
 
 def kept(seal: Seal, digest: str) -> bool:
     """Whether a slot's rows are those of its seal: the very same, or stated again from the same events."""
-    return seal.digest == digest or (seal.state == "unsealed" and alike(seal.digest, digest))
+    return same(seal.digest, digest) or (seal.state == "unsealed" and alike(seal.digest, digest))

@@ -13,7 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapType, StructField, StructType
 
-from tally.settings import settings
+from tally.base.settings import settings
 
 STEP = 2.0**-52
 # A FLOAT has 24 bits: two that were rounded from neighbouring DOUBLEs may be so far apart.
@@ -72,5 +72,19 @@ def largest(distances: list[Column]) -> Column:
 
 
 def near(apart: Column, apart_by: Column, limit: Column, scale: Column) -> Column:
-    """Whether a relative and an absolute distance are within the limit; sums that cancel are measured by the scale."""
-    return (apart <= limit) | (apart_by <= limit * scale)
+    """Whether a relative and an absolute distance are within the limit; sums that cancel are measured by the scale.
+
+    What is APART is near nothing, however large the numbers are that are summed: Infinity times anything is Infinity.
+    """
+    return (apart < APART) & (apart_by < APART) & ((apart <= limit) | (apart_by <= limit * scale))
+
+
+def floats(kind: DataType) -> bool:
+    """Whether a measure is, or has in it, a floating-point number."""
+    if isinstance(kind, StructType):
+        return any(floats(field.dataType) for field in kind.fields)
+    if isinstance(kind, ArrayType):
+        return floats(kind.elementType)
+    if isinstance(kind, MapType):
+        return floats(kind.keyType) or floats(kind.valueType)
+    return isinstance(kind, DoubleType | FloatType)

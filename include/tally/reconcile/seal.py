@@ -6,21 +6,21 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tally import lake
-from tally.catalog.duration import from_millis, iso
+from tally.base.duration import from_millis, iso
+from tally.base.errors import AnswerIsNo
+from tally.base.failpoints import failpoint
+from tally.base.settings import settings
 from tally.catalog.load import catalogue
 from tally.catalog.ranges import Range, meets, merge
 from tally.control import beginnings, seals
 from tally.control.beginnings import Beginning
 from tally.control.seals import Seal
 from tally.control.store import now_ms
-from tally.errors import AnswerIsNo
-from tally.failpoints import failpoint
+from tally.host import lock
+from tally.lake import delta
 from tally.reconcile import doubted
 from tally.reconcile.digest import alike
 from tally.reconcile.judge import HELD, RECONCILED, comparison
-from tally.settings import settings
-from tally.supervise import lock
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,16 +78,16 @@ def seal(number: int) -> Sealed:
 
 
 def restated_since(row: dict[str, Any]) -> list[Range]:
-    """The ranges that restatements replaced after the one that was compared."""
+    """The ranges that restatements replaced, or knew to have later events of, after the one that was compared."""
     compared = int(row["summary"]["batch_version"])
     newer: list[Range] = []
-    for commit in lake.commits(settings().table("batch", row["pipeline"], row["version"])):
+    for commit in delta.commits(settings().table("batch", row["pipeline"], row["version"])):
         if commit.version == compared:
             return merge(newer)
         if commit.version < compared:
             break
         if commit.words.get("kind") == "restate":
-            newer += [(start, end) for start, end in commit.words["ranges"]]
+            newer += [(start, end) for name in ("ranges", "stale") for start, end in commit.words[name]]
     name, since, until = row["pipeline"], iso(from_millis(row["from_ms"])), iso(from_millis(row["to_ms"]))
     raise AnswerIsNo(
         "the batch table is not the one that was compared",

@@ -12,17 +12,17 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tally.batch.events import Until
-from tally.batch.scope import scope
-from tally.catalog.duration import millis
+from tally.base.duration import millis
 from tally.catalog.ranges import Range, merge, overlap
 from tally.catalog.spec import Pipeline
 from tally.control import runs, seals
 from tally.control.seals import Seal
-from tally.reconcile import explain, fate, replay, revisions
+from tally.kinds import fates, kind_of
+from tally.reconcile import explain, replay, revisions
 from tally.reconcile.cut import Cut
 from tally.reconcile.digest import NOTHING, alike, digests
 from tally.reconcile.seal import sealable
+from tally.sources.archived import Until
 from tally.speed.fold import trimmed_days
 
 EPOCH = date(1970, 1, 1)
@@ -33,15 +33,15 @@ HISTORY = 1000  # comparisons to go back through for one that vouches for a slot
 def stand_in(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> DataFrame | None:
     """The stream's rows of trimmed windows in the ranges whose seal is proven; None where no such window is."""
     gone = within(ranges, trimmed_days(cut.pipeline, cut.speed_version))
-    held = merge((seal.slot_start, seal.slot_end) for seal in proven(spark, cut, gone)) if gone else []
+    held = {seal.slot_start: seal.slot_end for seal in proven(spark, cut, gone)} if gone else {}
     if not held:
         return None
-    around = replay.events_around(spark, cut, held)
+    around = kind_of(cut.pipeline).replay_reads(spark, held, cut.stated.versions)
     frames = [
         replay.tagged_events(spark, cut, topic, wanted)
         for topic, wanted in zip(cut.pipeline.reads, around, strict=True)
     ]
-    return replay.replayed(cut, frames, held)
+    return replay.replayed(cut, frames, merge(held.items()))
 
 
 def unproven(spark: SparkSession, cut: Cut, slots: Sequence[int], cells: explain.Cells) -> set[int]:
@@ -49,10 +49,10 @@ def unproven(spark: SparkSession, cut: Cut, slots: Sequence[int], cells: explain
     archive of its time no longer gives: since a rebuild nobody else could tell that the archive lost something.
     """
     pipeline = cut.pipeline
-    touched = {cell[0] for cell, causes in cells.items() if fate.SKIPPED in causes}
-    wanted = slots if touched and replay.is_session(cut) else sorted(touched & set(slots))
+    touched = {cell[0] for cell, causes in cells.items() if fates.SKIPPED in causes}
+    wanted = kind_of(pipeline).concerned(touched, set(slots))
     known = {seal.slot_start for seal in seals.read(pipeline.name, pipeline.version) if seal.revision}
-    sealed = sorted(known & set(wanted))
+    sealed = sorted(known & wanted)
     if not sealed:
         return set()
     step = millis(pipeline.window.step)
@@ -74,7 +74,7 @@ def proven(spark: SparkSession, cut: Cut, gone: Sequence[Range]) -> list[Seal]:
     for archive, told in vouchers(pipeline, known.values()):
         then = {topic: Until(seq) for topic, seq in archive.items()}
         wanted = merge((known[slot].slot_start, known[slot].slot_end) for slot in told)
-        now = digests(scope(spark, pipeline, wanted, then).rows, pipeline)
+        now = digests(kind_of(pipeline).scope(spark, wanted, then).rows, pipeline)
         texts = {slot: digest.text for slot, digest in now.items()}
         found += [known[slot] for slot, digest in told.items() if alike(texts.get(slot, NOTHING), digest)]
     return found

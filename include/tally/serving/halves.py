@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from tally.catalog.duration import from_millis
+from tally.base.duration import from_millis
+from tally.base.errors import TallyError
+from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
-from tally.errors import TallyError
-from tally.settings import settings
 
 if TYPE_CHECKING:
     import duckdb

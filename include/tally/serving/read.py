@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tally.catalog.duration import millis
+from tally.base.duration import millis
 from tally.catalog.spec import Pipeline
 from tally.serving.halves import Half, Range, declared_columns, no_rows, open_half, quoted
 from tally.serving.state import (
@@ -27,8 +27,13 @@ if TYPE_CHECKING:
     import pyarrow
 
 LAYER_SQL = {
+    # A table that somebody harmed may have a row twice: nobody vouches for it then, and still one row a key is served.
     "served": """
         SELECT {names}, _state AS state, _revision AS revision FROM batch JOIN slots ON _slot = slot_of(window_start)
+        WHERE _state = 'sealed'
+        UNION ALL
+        SELECT {names}, _state, _revision FROM batch JOIN slots ON _slot = slot_of(window_start)
+        WHERE _state <> 'sealed' QUALIFY row_number() OVER (PARTITION BY {front} ORDER BY {order}) = 1
         UNION ALL
         SELECT {names}, stream_state(window_start, window_end), 0 FROM speed
     """,
@@ -104,10 +109,10 @@ def rows(pipeline: Pipeline, from_ms: int | None = None, to_ms: int | None = Non
     newest = newest_rows(speed.select(connection, [*names, "_batch"], span), names, front, only) if speed else nothing
     connection.execute(f"CREATE TEMP VIEW speed AS {newest}")
     connection.execute(f"CREATE TEMP VIEW batch AS {batch.select(connection, names, span) if batch else nothing}")
-    listed = ", ".join(map(quoted, names))
+    listed, ordered = ", ".join(map(quoted, names)), ", ".join(f"{quoted(name)} ASC NULLS FIRST" for name in names)
     return Rows(
         connection=connection,
-        sql=LAYER_SQL[layer].format(names=listed),
+        sql=LAYER_SQL[layer].format(names=listed, front=", ".join(map(quoted, front)), order=ordered),
         order=tuple(front),
         columns={**{name: columns[name] for name in names}, "state": "VARCHAR", "revision": "INTEGER"},
     )

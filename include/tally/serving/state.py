@@ -7,12 +7,12 @@ from typing import Literal, get_args
 
 import sqlalchemy as sa
 
-from tally.catalog.duration import millis
+from tally.base.duration import millis
+from tally.base.errors import TallyError
 from tally.catalog.spec import Pipeline
 from tally.control import beginnings, ledger
 from tally.control.store import store
 from tally.control.tables import seals
-from tally.errors import TallyError
 
 Layer = Literal["served", "speed", "batch"]
 LAYERS: tuple[Layer, ...] = get_args(Layer)
@@ -79,8 +79,8 @@ def check_request(pipeline: Pipeline, from_ms: int | None, to_ms: int | None, la
 
 def check_columns(pipeline: Pipeline, columns: list[str]) -> None:
     """Refuse output columns that bear the names that a reader adds."""
-    for name in ADDED:
-        if name in columns:
+    for name in columns:
+        if name.lower() in ADDED:
             raise TallyError(
                 f"the pipeline's output has a column {name!r}, which every reader adds",
                 pipeline=pipeline.name,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tally.catalog.duration import from_millis, millis
+from tally.base.duration import from_millis, millis
+from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.serving.state import (
     CLOSED,
@@ -19,7 +20,6 @@ from tally.serving.state import (
     check_request,
     judged,
 )
-from tally.settings import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -54,14 +54,20 @@ def served(
         judged_rows = batch.join(states, slot_of(pipeline) == F.col("_slot"), "left")
         state, revision = F.coalesce("_state", stream_state), F.coalesce("_revision", F.lit(0))
         return judged_rows.select(*names, state.alias("state"), revision.alias("revision"))
-    newest = newest_rows(speed, front).withColumn("state", stream_state).withColumn("revision", F.lit(0))
+    newest = (
+        first_rows(speed, front, [F.col("_batch").desc()])
+        .withColumn("state", stream_state)
+        .withColumn("revision", F.lit(0))
+    )
     if layer == "speed":
         return newest.select(*names, "state", "revision")
-    sealed = batch.join(states, slot_of(pipeline) == F.col("_slot"))
+    stated = batch.join(states, slot_of(pipeline) == F.col("_slot"))
+    # A table that somebody harmed may have a row twice: nobody vouches for it then, and still one row a key is served.
+    doubtful = first_rows(stated.where("_state <> 'sealed'"), front, [F.col(name).asc_nulls_first() for name in names])
     live = newest.join(states, slot_of(pipeline) == F.col("_slot"), "left_anti")
-    return sealed.select(*names, F.col("_state").alias("state"), F.col("_revision").alias("revision")).unionByName(
-        live.select(*names, "state", "revision")
-    )
+    judged_rows = stated.where("_state = 'sealed'").unionByName(doubtful)
+    shown = judged_rows.select(*names, F.col("_state").alias("state"), F.col("_revision").alias("revision"))
+    return shown.unionByName(live.select(*names, "state", "revision"))
 
 
 def look(
@@ -122,13 +128,13 @@ def declared_schema(pipeline: Pipeline) -> str:
     return ", ".join(["window_start TIMESTAMP", "window_end TIMESTAMP", *keys, "_batch BIGINT"])
 
 
-def newest_rows(speed: DataFrame, front: Sequence[str]) -> DataFrame:
-    """Of each window and key only what the newest micro-batch wrote."""
+def first_rows(rows: DataFrame, front: Sequence[str], order: Sequence[Column]) -> DataFrame:
+    """Of each window and key one row, the first in an order."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    newest_first = Window.partitionBy(*front).orderBy(F.col("_batch").desc())
-    return speed.withColumn("_place", F.row_number().over(newest_first)).where("_place = 1")
+    ordered = Window.partitionBy(*front).orderBy(*order)
+    return rows.withColumn("_place", F.row_number().over(ordered)).where("_place = 1").drop("_place")
 
 
 def slot_of(pipeline: Pipeline) -> Column:

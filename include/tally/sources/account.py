@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tally import lake
+from tally.base.errors import AnswerIsNo
 from tally.catalog.spec import Topic
 from tally.control import manifests, runs
-from tally.errors import AnswerIsNo
+from tally.lake import delta
 from tally.sources import archive
 from tally.sources.archive import PROGRESS, Ingest, Words
 from tally.sources.cells import Counted
@@ -24,7 +24,7 @@ def counts(counted: Counted) -> dict[str, Any]:
 
 def repair(topic: Topic, *, whole: bool = False) -> None:
     """Copy the commits that the control store lacks, for a crash may have come in between; `whole`: all of them."""
-    newest = lake.newest(archive.path(topic), "ingest")
+    newest = delta.newest(archive.path(topic), "ingest")
     if newest is None:
         return
     known = set() if whole else manifests.places(topic.name)
@@ -84,7 +84,7 @@ def unbroken(topic: Topic, last: Ingest) -> bool:
 
 def told(where: str, kinds: tuple[str, ...]) -> Iterator[Words]:
     """The words of these kinds in a table's log, newest first."""
-    for commit in lake.commits(where):
+    for commit in delta.commits(where):
         if commit.words.get("kind") in kinds:
             kind = str(commit.words["kind"])
             yield Words(kind=kind, version=commit.version, timestamp=commit.timestamp, said=commit.words)

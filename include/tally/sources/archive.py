@@ -12,16 +12,15 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally import lake
+from tally.base.errors import AnswerIsNo
+from tally.base.settings import settings
 from tally.catalog.spec import Topic
 from tally.control import runs
-from tally.errors import AnswerIsNo
-from tally.settings import settings
+from tally.lake import delta
+from tally.lake.tables import make_table, set_properties
 from tally.sources import contract
 from tally.sources.cells import Manifest
 from tally.sources.frames import partition_date
-from tally.speed.commit import make_table
-from tally.speed.log import set_properties
 
 Offsets = dict[int, tuple[int, int]]
 
@@ -88,7 +87,7 @@ def quarantine_path(topic: Topic) -> str:
 def progress(topic: Topic) -> Ingest | None:
     """The newest archive commit, with the newest Delta version of its rows; None where nothing was archived yet."""
     newest = None
-    for commit in lake.commits(path(topic)):
+    for commit in delta.commits(path(topic)):
         newest = commit.version if newest is None else newest
         if commit.words.get("kind") in PROGRESS:
             return from_words(topic.name, commit.words, newest)
@@ -102,7 +101,7 @@ def progress(topic: Topic) -> Ingest | None:
 
 
 def holds_rows(where: str) -> bool:
-    found = lake.table(where)
+    found = delta.table(where)
     return found is not None and bool(found.file_uris())
 
 
@@ -150,7 +149,7 @@ def properties(skipped_by: Any) -> dict[str, str]:
 
 def skip_by_time(spark: SparkSession, topic: Topic) -> None:
     """Have the archive's files skipped by the topic's event time, which may be a column that it lacks so far."""
-    there = {column.name for column in lake.schema(path(topic))}
+    there = {column.name for column in delta.schema(path(topic))}
     if topic.event_time not in there:
         spark.sql(f"ALTER TABLE delta.`{path(topic)}` ADD COLUMNS (`{topic.event_time}` TIMESTAMP)")
     set_properties(spark, path(topic), properties([*SKIPPED_BY, topic.event_time]))
@@ -158,7 +157,7 @@ def skip_by_time(spark: SparkSession, topic: Topic) -> None:
 
 def check_layout(topic: Topic, where: str) -> None:
     """Refuse a table that was made before rows knew their contract."""
-    if lake.table(where) is not None and "_contract" not in {column.name for column in lake.schema(where)}:
+    if delta.table(where) is not None and "_contract" not in {column.name for column in delta.schema(where)}:
         raise AnswerIsNo(
             f"{'/'.join(where.split('/')[-2:])} has the layout of an older Tally: its rows do not tell their contract",
             field=topic.name,
@@ -210,7 +209,7 @@ def last_seq(topic: Topic) -> int:
 
 def check_written(topic: Topic, where: str, kind: str, counted: int) -> None:
     """Hold what Delta says that the newest commit of a kind wrote against what was counted before it."""
-    found = lake.newest(where, kind)
+    found = delta.newest(where, kind)
     assert found is not None
     wrote = int(found.metrics.get("numOutputRows") or 0) - int(found.metrics.get("numCopiedRows") or 0)
     if wrote != counted:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tally import lake
+from tally.base.settings import settings
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Topic
 from tally.control import beginnings, runs
 from tally.control.store import now_ms
-from tally.settings import settings
+from tally.lake import delta
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +28,7 @@ ANSWER = 15.0  # seconds for the broker to hand out one record
 
 def words(topic: Topic, ranges: Offsets) -> dict[str, Any]:
     """What an ingest's commit says of the topic's beginning: the first one looks, the later ones repeat it."""
-    newest = lake.newest(settings().table("archive", topic.name), "ingest")
+    newest = delta.newest(settings().table("archive", topic.name), "ingest")
     if newest is None:  # a new archive: what the control store knows of ingests is of one that was put aside
         return looked_at(topic, ranges)
     if "beginning" in newest.words:
@@ -64,7 +64,7 @@ def note(spark: SparkSession, topic: Topic) -> None:
     Seals on windows before it are taken back each time: an older version of Tally knew of no beginnings, and of a copy
     that was changed nobody knows how long it stood. Idempotent by topic.
     """
-    newest = lake.newest(settings().table("archive", topic.name), "ingest")
+    newest = delta.newest(settings().table("archive", topic.name), "ingest")
     if newest is None:
         return
     said, known = newest.words.get("beginning"), beginnings.known(topic.name)

@@ -129,9 +129,6 @@ class Counted:
     def records(self) -> int:
         return self.archive.count + self.quarantine.count
 
-    def reasons(self) -> dict[str, int]:
-        return {reason: sum(counts.values()) for reason, counts in self.quarantined.items()}
-
 
 def count(hours: DataFrame) -> Counted:
     """The manifests of records by their hourly sums, which are made once; only sums of them come to this process."""

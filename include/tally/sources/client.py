@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tally.errors import TallyError
-from tally.settings import settings
+from tally.base.errors import TallyError
+from tally.base.settings import settings
 
 # What a properties file may say, and what librdkafka calls it. PEM material stands in the file itself.
 ALLOWED = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 
-from tally.catalog.duration import millis, parse_duration
+from tally.base.duration import millis, parse_duration
+from tally.base.settings import settings
 from tally.catalog.spec import Topic
-from tally.settings import settings
 
 # Grows when decode gives the same bytes another row or another reason.
 ENGINE = 1

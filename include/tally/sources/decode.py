@@ -14,9 +14,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, StringType, StructField, StructType
 
-from tally.catalog.duration import millis, parse_duration
+from tally.base.duration import millis, parse_duration
+from tally.base.settings import settings
 from tally.catalog.spec import Topic
-from tally.settings import settings
 from tally.sources import wire
 
 WHERE = ("_partition", "_offset", "_broker_time")

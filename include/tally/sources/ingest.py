@@ -13,19 +13,19 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally import lake
+from tally.base.errors import AnswerIsNo
+from tally.base.failpoints import failpoint
+from tally.base.settings import settings
 from tally.catalog.spec import Topic
-from tally.engine import jvm_pid
-from tally.errors import AnswerIsNo
-from tally.failpoints import failpoint
-from tally.settings import settings
+from tally.host import lock
+from tally.lake import delta
+from tally.lake.session import jvm_pid
 from tally.sources import account, archive, beginning, cells, contract, kafka, redecode, unarchived
 from tally.sources.archive import Ingest, Offsets
 from tally.sources.checksum import hourly
 from tally.sources.client import spark_options
 from tally.sources.decode import decode
 from tally.sources.frames import FETCH
-from tally.supervise import lock
 
 
 def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
@@ -69,9 +69,9 @@ def next_range(topic: Topic, last: Ingest | None, ends: dict[int, int]) -> tuple
     return seq, {p: (new[p], new[p] + max(0, -int(-(ends[p] - new[p]) * share // 1))) for p in ends}
 
 
-def begun_at(topic: Topic, seq: int) -> lake.Commit | None:
+def begun_at(topic: Topic, seq: int) -> delta.Commit | None:
     """The quarantine's commit of an ingest."""
-    newest = lake.newest(archive.quarantine_path(topic), "quarantine")
+    newest = delta.newest(archive.quarantine_path(topic), "quarantine")
     return newest if newest is not None and newest.words["seq"] == seq else None
 
 
@@ -113,11 +113,11 @@ def append(
         gaps = check_whole(topic, ranges, counted.records)
         failpoint("ingest.before_quarantine")
         if counted.quarantine.count or begun_at(topic, seq):
-            said = lake.words("quarantine", **plan, manifest=counted.quarantine.as_words())
+            said = delta.words("quarantine", **plan, manifest=counted.quarantine.as_words())
             replace_refused(archive.quarantine_rows(decoded, topic), topic, seq, said)
             archive.check_written(topic, archive.quarantine_path(topic), "quarantine", counted.quarantine.count)
         failpoint("ingest.between_quarantine_and_archive")
-        said = lake.words(
+        said = delta.words(
             "ingest", **plan, gaps=gaps, **account.counts(counted), manifest=counted.archive.as_words(),
             beginning=beginning.words(topic, ranges),
         )  # fmt: skip
@@ -135,7 +135,7 @@ def append(
 
 def since(topic: Topic, last: Ingest | None, seq: int) -> int:
     """The number of the archive's first ingest: what the control store knows of earlier ones is of another archive."""
-    newest = lake.newest(archive.path(topic), "ingest") if last else None
+    newest = delta.newest(archive.path(topic), "ingest") if last else None
     return int(newest.words["since"]) if newest else seq
 
 

@@ -16,10 +16,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from tally import lake
+from tally.base.errors import DataLost, TallyError
+from tally.base.settings import settings
 from tally.control import runs
-from tally.errors import DataLost, TallyError
-from tally.settings import settings
+from tally.lake import delta
 from tally.sources.client import librdkafka
 
 PATIENCE = 15.0  # seconds for an answer: a broker that restarts is back in less, a wrong address is told soon
@@ -101,7 +101,7 @@ def check_identity(topic: str, patience: float = PATIENCE, *, remember: bool = T
 
 def archived_identity(topic: str) -> str | None:
     """The id of the topic that the archive was read from: its commits know it when the control store is new."""
-    newest = lake.newest(settings().table("archive", topic), "ingest")
+    newest = delta.newest(settings().table("archive", topic), "ingest")
     return str(newest.words["topic_id"]) if newest else None
 
 

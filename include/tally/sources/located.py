@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from tally.catalog.ranges import Range
-
-if TYPE_CHECKING:
-    from tally.sources.manifest import Mismatch
+from tally.sources.mismatch import Mismatch
 
 MOST_LOOKED_INTO = 16  # mismatches of one look: each costs a query, and only where something is wrong
 MOST_RANGES = 64  # of one mismatch

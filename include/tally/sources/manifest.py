@@ -7,44 +7,26 @@ commit that has rows in a range; rows of later ingests are left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tally.base.errors import AnswerIsNo
 from tally.catalog.ranges import Range
 from tally.catalog.spec import Topic
 from tally.control import manifests
-from tally.errors import AnswerIsNo
 from tally.sources import account, archive
 from tally.sources.cells import NONE, Cell, Sums, merged
 from tally.sources.checksum import HOUR, hourly, summed
 from tally.sources.claims import EVERYTHING, Claimed, cells_of, claimed, said
 from tally.sources.located import located
+from tally.sources.mismatch import Mismatch
 from tally.sources.ranged import in_ranges
 
 PLACES = ("archive", "quarantine")
 SHOWN = 5  # mismatches in a message
-
-
-@dataclass(frozen=True, kw_only=True)
-class Mismatch:
-    """Offsets of a partition whose rows are not what the commit that wrote them said."""
-
-    topic: str
-    place: str  # archive | quarantine
-    partition: int
-    first: int
-    to: int
-    seq: int  # the ingest at fault
-    lost: int  # rows too few; below 0: too many; 0: as many, and others
-
-    def __str__(self) -> str:
-        what = f"lost {self.lost}" if self.lost > 0 else f"{-self.lost} too many" if self.lost else "content differs"
-        where = f"topic {self.topic}, partition {self.partition}, offsets [{self.first}, {self.to})"
-        return f"{where}: {what} ({self.place}, ingest {self.seq})"
 
 
 def check(
@@ -81,7 +63,7 @@ def unreadable(topic: Topic, pipeline: str | None = None) -> AnswerIsNo:
         f"a file of archive/{topic.name} cannot be read",
         pipeline=pipeline,
         field=topic.name,
-        cure="put it back from a copy; where there is none: docs/runbook.md, The archive differs",
+        cure=f"put it back from a copy; or tally mend {topic.name}: it reads its records from Kafka again",
     )
 
 

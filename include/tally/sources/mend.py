@@ -7,7 +7,7 @@ Idempotent by offsets: a mend that dies is done again.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import zip_longest
 from typing import Any
@@ -16,21 +16,21 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally import lake, memory
+from tally.base.errors import AnswerIsNo
+from tally.base.failpoints import failpoint
 from tally.catalog.ranges import Range, merge, overlap
 from tally.catalog.spec import Topic
 from tally.control import runs
-from tally.engine import jvm_pid
-from tally.errors import AnswerIsNo
-from tally.failpoints import failpoint
-from tally.sources import account, archive, contract, kafka, manifest, redecode
+from tally.host import lock
+from tally.lake import delta, memory
+from tally.lake.session import jvm_pid
+from tally.sources import account, archive, contract, kafka, manifest, redecode, unreadable
 from tally.sources.archive import Ingest
 from tally.sources.checksum import RECORD
 from tally.sources.claims import claimed
 from tally.sources.decode import decode
 from tally.sources.ingest import read_kafka
-from tally.sources.manifest import Mismatch
-from tally.supervise import lock
+from tally.sources.mismatch import Mismatch
 
 Places = dict[int, list[Range]]  # ranges of offsets, by partition
 
@@ -47,10 +47,14 @@ class Mended:
     found: list[Mismatch]
     read: Places
     gone: list[str]
+    unreadable: list[str] = field(default_factory=list)  # files that were gone or broken
 
     def as_dict(self) -> dict[str, Any]:
         offsets = [{"partition": p, "from": a, "to": b} for p, ranges in sorted(self.read.items()) for a, b in ranges]
-        return {"topic": self.topic, "found": list(map(str, self.found)), "mended": offsets, "gone": self.gone}
+        found = list(map(str, self.found))
+        return {
+            "topic": self.topic, "unreadable": self.unreadable, "found": found, "mended": offsets, "gone": self.gone
+        }  # fmt: skip
 
 
 @memory.told(memory.BATCH)
@@ -62,6 +66,7 @@ def mend(spark: SparkSession, topic: Topic) -> Mended:
         last = archive.progress(topic)
         if last is None:
             return Mended(topic=topic.name, found=[], read={}, gone=[])
+        unread = unreadable.take_out(topic)
         if redecode.begun(topic, last.era):
             redecode.bring(spark, topic)
         account.repair(topic, whole=True)
@@ -76,7 +81,7 @@ def mend(spark: SparkSession, topic: Topic) -> Mended:
             left = manifest.verify(spark, topic, deep=True)
             if left:
                 raise manifest.refusal(topic, left)
-    return Mended(topic=topic.name, found=found, read=wrong, gone=gone)
+    return Mended(topic=topic.name, found=found, read=wrong, gone=gone, unreadable=unread)
 
 
 def retained(topic: Topic, found: Sequence[Mismatch]) -> tuple[Places, list[str]]:
@@ -114,7 +119,7 @@ def replace(spark: SparkSession, topic: Topic, last: Ingest, wrong: Places) -> N
     records = records.persist(StorageLevel.MEMORY_AND_DISK)
     try:
         check_whole(spark, topic, last, wrong, records, current=current)
-        words = lake.words("mend", topic=topic.name, offsets=wrong)
+        words = delta.words("mend", topic=topic.name, offsets=wrong)
         overwrite(archive.quarantine_rows(records, topic), archive.quarantine_path(topic), wrong, words)
         failpoint("mend.between_quarantine_and_archive")
         rows = archive.archive_rows(records, topic)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally.catalog.duration import from_millis
+from tally.base.duration import from_millis
 from tally.catalog.ranges import Range, merge
 
 # Each literal range is four comparisons a row and some lines of each of a plan's many scans: with eight, planning alone

@@ -13,18 +13,18 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally import lake
+from tally.base.errors import AnswerIsNo
+from tally.base.failpoints import failpoint
 from tally.catalog.ranges import Range, merge
 from tally.catalog.spec import Topic
-from tally.engine import jvm_pid
-from tally.errors import AnswerIsNo
-from tally.failpoints import failpoint
+from tally.host import lock
+from tally.lake import delta
+from tally.lake.session import jvm_pid
 from tally.sources import account, archive, cells, contract, manifest
 from tally.sources.archive import PROGRESS, Ingest, Words
 from tally.sources.cells import Sums
 from tally.sources.checksum import HOUR, RECORD, hourly, summed, whole
 from tally.sources.decode import decode
-from tally.supervise import lock
 
 # Ranges of event time that a commit names as changed; the narrowest gaps between more of them are filled.
 MOST_RANGES = 512
@@ -60,8 +60,8 @@ def bring(spark: SparkSession, topic: Topic) -> None:
         Sources(**earlier.said["sources"])
         if earlier is not None
         else Sources(
-            archive=lake.version(archive.path(topic)),
-            quarantine=lake.version(archive.quarantine_path(topic)),
+            archive=delta.version(archive.path(topic)),
+            quarantine=delta.version(archive.quarantine_path(topic)),
             through=last.seq,
         )
     )
@@ -159,13 +159,13 @@ def write(spark: SparkSession, topic: Topic, last: Ingest, sources: Sources, ear
     }
     failpoint("redecode.before_quarantine")
     if earlier is None or earlier.said["contract"] != contract.of(topic):
-        said = lake.words("redecode", **plan, manifest=counted.quarantine.as_words())
+        said = delta.words("redecode", **plan, manifest=counted.quarantine.as_words())
         overwrite(archive.quarantine_rows(decoded, topic), archive.quarantine_path(topic), said)
         archive.check_written(topic, archive.quarantine_path(topic), "redecode", counted.quarantine.count)
     failpoint("redecode.between_quarantine_and_archive")
     told = {**account.counts(counted), "changed": changed, "manifest": counted.archive.as_words()}
     archive.skip_by_time(spark, topic)
-    overwrite(archive.archive_rows(decoded, topic), archive.path(topic), lake.words("redecode", **plan, **told))
+    overwrite(archive.archive_rows(decoded, topic), archive.path(topic), delta.words("redecode", **plan, **told))
     archive.check_written(topic, archive.path(topic), "redecode", counted.archive.count)
     failpoint("redecode.after_archive")
 

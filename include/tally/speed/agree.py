@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tally import lake
+from tally.base.errors import AnswerIsNo, TallyError
+from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control import ledger
 from tally.control.ledger import MicroBatch
-from tally.errors import AnswerIsNo, TallyError
-from tally.settings import settings
+from tally.lake import delta
 from tally.sources import kafka
 from tally.speed import checkpoint
 
@@ -55,7 +55,7 @@ class Sight:
     plans: Sequence[int]
     recorded: MicroBatch | None
     applied: MicroBatch | None
-    log: lake.Log
+    log: delta.Log
 
     @property
     def fresh(self) -> bool:
@@ -79,7 +79,7 @@ def look(pipeline: Pipeline) -> Sight:
     root = checkpoint.root(pipeline.name, pipeline.version, generation)
     begun, commits = checkpoint.newest_batch(root), checkpoint.batches(root, "commits")
     recorded = ledger.newest(pipeline.name, pipeline.version)
-    log = lake.log(settings().table("speed", pipeline.name, pipeline.version))
+    log = delta.log(settings().table("speed", pipeline.name, pipeline.version))
     told = log.newest("micro-batch")
     both = [batch for batch in (recorded, ledger.from_commit(told) if told else None) if batch is not None]
     return Sight(
@@ -160,7 +160,7 @@ def of_plans(sight: Sight) -> Finding:
         seen = f"{sight.root}/offsets/{missing[-1]} is missing{where}"
         return sight.bad("offsets log", seen, put_back(sight, "file"))
     for number in (newest, newest - 1):
-        fault = checkpoint.plan_fault(sight.root, number, len(sight.pipeline.reads)) if number >= wanted[0] else ""
+        fault = checkpoint.plan_fault(sight.root, number, sight.pipeline.reads) if number >= wanted[0] else ""
         if fault:
             seen = f"{sight.root}/offsets/{number} {fault}"
             return sight.bad("offsets log", seen, put_back(sight, "file"))
@@ -194,7 +194,7 @@ def of_ledger(sight: Sight, *, readable: bool) -> Finding:
     known[sight.mine.batch] = sight.mine
     topics = [topic.name for topic in sight.pipeline.reads]
     for number in sorted(known.keys() & set(sight.plans), reverse=True):
-        if checkpoint.plan_fault(sight.root, number, len(topics)):
+        if checkpoint.plan_fault(sight.root, number, topics):
             continue  # an older one that nothing reads any more
         _, ends = checkpoint.entry(sight.root, number, topics)
         told = {topic: known[number].ends(topic) for topic in topics if known[number].ends(topic)}

@@ -9,13 +9,15 @@ know: its micro-batch is run again, or its fold done again. Whatever else is har
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
+from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control import incidents
-from tally.settings import settings
 from tally.speed import agree, checkpoint
 
+log = logging.getLogger(__name__)
 CAUSE = "half-written file"
 
 
@@ -28,7 +30,7 @@ def heal(pipeline: Pipeline) -> list[str]:
         if not line:
             return done
         done.append(line)
-        print(f"{pipeline.name}: {line}", flush=True)
+        log.warning("%s: %s", pipeline.name, line, extra={"pipeline": pipeline.name})
         incidents.report(pipeline.name, CAUSE, line, done=line)
         incidents.close(pipeline.name, CAUSE, done=line)
 
@@ -37,7 +39,7 @@ def plan(sight: agree.Sight) -> str:
     """The newest plan, if it cannot be read and was never applied; with it what its run left in the state."""
     if not (sight.local and sight.plans) or sight.log.harmed is not None:
         return ""
-    newest, sources = sight.plans[-1], len(sight.pipeline.reads)
+    newest, sources = sight.plans[-1], sight.pipeline.reads
     fault = checkpoint.plan_fault(sight.root, newest, sources)
     if not fault or max([-1, *sight.commits]) >= newest or applied(sight) != newest - 1:
         return ""
@@ -53,7 +55,7 @@ def commit_entry(sight: agree.Sight) -> str:
     """The newest entry of the commit log, if it cannot be read and Spark will run what comes after the applied ones."""
     if not (sight.local and sight.plans and sight.commits) or sight.log.harmed is not None:
         return ""
-    newest, last, sources = sight.commits[-1], sight.plans[-1], len(sight.pipeline.reads)
+    newest, last, sources = sight.commits[-1], sight.plans[-1], sight.pipeline.reads
     fault = checkpoint.commit_fault(sight.root, newest)
     if not fault or newest > last or checkpoint.plan_fault(sight.root, last, sources):
         return ""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tally.base.errors import AnswerIsNo
+from tally.base.settings import settings
 from tally.control.ledger import Ranges
-from tally.errors import AnswerIsNo
-from tally.settings import settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,10 +77,10 @@ def batches(checkpoint: str, log: str) -> list[int]:
     return sorted(int(path.name) for path in Path(checkpoint, log).glob("*") if path.name.isdigit())
 
 
-def plan_fault(checkpoint: str, batch: int, sources: int) -> str:
+def plan_fault(checkpoint: str, batch: int, sources: Sized) -> str:
     """What is wrong with an entry of the offset log, "" for nothing: version, metadata, then one line a source."""
     fault, lines = log_lines(Path(checkpoint, "offsets", str(batch)))
-    if fault or len(lines) == sources + 1:
+    if fault or len(lines) == len(sources) + 1:
         return fault
     return "is cut short"
 

@@ -9,29 +9,20 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally import lake
+from tally.base.errors import AnswerIsNo
+from tally.base.failpoints import failpoint
+from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control import leases, ledger
 from tally.control.ledger import Ranges
-from tally.errors import AnswerIsNo
-from tally.failpoints import failpoint
-from tally.settings import settings
+from tally.lake import delta, inside_delta
 from tally.sources.frames import partition_date
-from tally.speed import checkpoint, log, past
+from tally.speed import checkpoint, past
 
 
 def path(pipeline: Pipeline) -> str:
     """The speed table of a pipeline's version."""
     return settings().table("speed", pipeline.name, pipeline.version)
-
-
-def make_table(spark: SparkSession, where: str, schema: DataFrame, properties: dict[str, str]) -> None:
-    """Create an empty Delta table of a frame's columns, partitioned by `_date`, unless it is there."""
-    columns = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in schema.schema.fields)
-    spark.sql(
-        f"CREATE TABLE IF NOT EXISTS delta.`{where}` ({columns}) USING delta PARTITIONED BY (_date) "
-        f"TBLPROPERTIES ({log.listed(properties)})"
-    )
 
 
 def order(generation: int, batch: int) -> int:
@@ -72,7 +63,7 @@ def write(
     root = checkpoint.root(pipeline.name, pipeline.version, generation)
     plan = checkpoint.planned(root, batch, [topic.name for topic in pipeline.reads])
     plan = replace(plan, ranges=in_order(plan.ranges))
-    words = lake.words("micro-batch", **as_words(plan, pipeline, generation))
+    words = delta.words("micro-batch", **as_words(plan, pipeline, generation))
     failpoint("speed.before_commit")
     leases.check(lease)
     (
@@ -103,7 +94,7 @@ def as_words(plan: checkpoint.Planned, pipeline: Pipeline, generation: int) -> d
 
 def committed(spark: SparkSession, pipeline: Pipeline, generation: int, batch: int) -> ledger.MicroBatch:
     """The ledger entry of an applied micro-batch, from the Delta commit that holds it."""
-    for commit in log.commits(spark, path(pipeline)):
+    for commit in inside_delta.commits(spark, path(pipeline)):
         words = commit.words
         if words.get("kind") == "micro-batch" and (words["generation"], words["batch"]) == (generation, batch):
             return ledger.from_commit(commit)
@@ -117,7 +108,7 @@ def repair_ledger(pipeline: Pipeline) -> int:
     """
     reached, whole = ledger.unbroken(pipeline.name, pipeline.version)
     missing, joined = dict[tuple[int, int], ledger.MicroBatch](), False
-    for commit in lake.commits(path(pipeline)):
+    for commit in delta.commits(path(pipeline)):
         if commit.words.get("kind") == "micro-batch":
             place = (commit.words["generation"], commit.words["batch"])
             joined = whole and place[1] <= reached.get(place[0], -1)

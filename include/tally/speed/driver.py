@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import psutil
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from sqlalchemy.exc import SQLAlchemyError
 
-from tally import memory
+from tally.base.errors import TallyError
+from tally.base.settings import settings
 from tally.catalog.load import catalogue
 from tally.control import incidents, leases, streams
-from tally.engine import jvm_pid, session
-from tally.errors import TallyError
-from tally.settings import settings
+from tally.host import driver_files, driver_log, lock
+from tally.lake import memory
+from tally.lake.session import jvm_pid, session
 from tally.speed.hosted import Hosted
 from tally.speed.keeper import Keeper
-from tally.speed.pulse import Pulse
-from tally.supervise import launch, lock, policy
 
+log = logging.getLogger(__name__)
 TURN_SECONDS = 1.0
+BEAT_SECONDS = 2.0
+# One turn of the loop may ask a silent Kafka about several topics, or wait for a query to stop: a minute. Three are no
+# turn at all. A shorter limit would end a driver that is only slow.
+LOOP_PATIENCE = 180.0
 
 
 class Driver:
@@ -31,7 +39,7 @@ class Driver:
         known = catalogue()
         chosen = [known.pipeline(name) for name in names] or list(known.pipelines.values())
         self.broken = [] if names else list(known.broken.values())
-        self.app = launch.APP if not names else "-".join([launch.APP, *sorted(names)])
+        self.app = driver_files.APP if not names else "-".join([driver_files.APP, *sorted(names)])
         self.until_caught_up = until_caught_up
         self.takes_new = not names and not until_caught_up
         self.hosted = [Hosted(self, pipeline) for pipeline in chosen]
@@ -45,12 +53,13 @@ class Driver:
 
     def run(self) -> list[TallyError]:
         """Host the queries until told to stop, or until all have caught up; what failed for good, or is broken."""
+        driver_log.begin()
         for fault in self.broken:
-            print(f"not run: {fault}", flush=True)
-        with lock.hold(launch.lock_path(self.app)) as held, memory.told(memory.STREAM):
+            log.error("not run: %s", fault)
+        with lock.hold(driver_files.lock_path(self.app)) as held, memory.told(memory.STREAM):
             me = psutil.Process()
-            log = str(launch.log_path(self.app))
-            streams.register_driver(self.app, settings().host_name, me.pid, me.create_time(), log)
+            file = str(driver_files.log_path(self.app))
+            streams.register_driver(self.app, settings().host_name, me.pid, me.create_time(), file)
             self.pulse.turned()
             self.pulse.start()
             leases.listen(leases.name_of(hosted.pipeline) for hosted in self.hosted)  # its JVM takes seconds to start
@@ -75,7 +84,7 @@ class Driver:
             if self.until_caught_up and all(hosted.done for hosted in self.hosted):
                 return
             if self.hosted and all(hosted.stopped for hosted in self.hosted):
-                print("every stream is stopped, and so is their driver; tally resume PIPELINE", flush=True)
+                log.info("every stream is stopped, and so is their driver; tally resume PIPELINE")
                 return
             self.take_new()
             time.sleep(0.2 if self.until_caught_up else TURN_SECONDS)
@@ -87,7 +96,7 @@ class Driver:
         except SQLAlchemyError as error:
             said = str(error).splitlines()[0]
             if said != self.trouble:
-                print(f"{hosted.pipeline.name}: the control store does not answer: {said}", flush=True)
+                log.warning("%s: the control store does not answer: %s", hosted.pipeline.name, said)
             self.trouble = said
 
     def require_jvm(self) -> None:
@@ -119,7 +128,7 @@ class Driver:
         if all(hosted.moved or hosted.waits() for hosted in self.hosted):
             self.has_moved = True
             streams.survived(self.app)
-            incidents.close("", *policy.DRIVER_FAULTS, done="a new driver's streams move")
+            incidents.close("", *incidents.DRIVER_FAULTS, done="a new driver's streams move")
 
     def stop_all(self) -> None:
         for hosted in self.hosted:
@@ -136,3 +145,48 @@ class Driver:
         """Have the JVM that this driver started end before another holder of the lock goes on."""
         if self.spark is not None and self.owns_spark:
             held.adopt(jvm_pid(self.spark))
+
+
+class Pulse:
+    """A driver's sign of life: a thread that writes it every two seconds, and only while the driver really lives.
+
+    It asks the JVM for the time before it writes, and falls silent when the driver's own loop has not `turned` for
+    long: a stopped JVM or a loop that hangs is seen as silence, from outside, by whoever watches.
+    """
+
+    def __init__(self, write: Callable[[], None], jvm: Callable[[], Any]) -> None:
+        self.write, self.jvm = write, jvm
+        self.turned_at = time.monotonic()
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.run, name="pulse", daemon=True)
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def turned(self) -> None:
+        self.turned_at = time.monotonic()
+
+    def stop(self) -> None:
+        self.over.set()
+        self.thread.join(timeout=BEAT_SECONDS)
+
+    def run(self) -> None:
+        trouble = ""
+        while not self.over.wait(BEAT_SECONDS):
+            if time.monotonic() - self.turned_at > LOOP_PATIENCE:
+                continue
+            try:
+                jvm = self.jvm()
+                if jvm is not None:
+                    jvm.java.lang.System.nanoTime()
+                self.write()
+                trouble = ""
+            except SQLAlchemyError as error:  # a full disk, a database that restarts: the next beat may be written
+                said = str(error).splitlines()[0]
+                if said != trouble:
+                    log.warning("tally: the control store takes no sign of life: %s", said)
+                trouble = said
+            except Exception as error:  # the JVM is gone: that is silence
+                if str(error) != trouble:
+                    log.warning("tally: no sign of life: %s", type(error).__name__)
+                trouble = str(error)

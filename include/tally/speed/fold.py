@@ -12,13 +12,13 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tally import lake
-from tally.catalog.duration import millis, parse_duration
+from tally.base.duration import millis, parse_duration
+from tally.base.failpoints import failpoint
+from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control import seals
 from tally.control.store import now_ms
-from tally.failpoints import failpoint
-from tally.settings import settings
+from tally.lake import delta
 from tally.speed import commit, past
 
 # A fold rewrites the days it touches: one with fewer files than this reads fast enough as it is.
@@ -45,7 +45,7 @@ def fold(spark: SparkSession, pipeline: Pipeline) -> list[date]:
     chosen = F.col("_date").isin(days)
     rows = newest_rows(spark.read.format("delta").load(where).where(chosen), pipeline).coalesce(1)
     failpoint("speed.before_fold")
-    replace_days(rows, where, days, lake.words("fold", days=[str(day) for day in days]), same_data=True)
+    replace_days(rows, where, days, delta.words("fold", days=[str(day) for day in days]), same_data=True)
     failpoint("speed.after_fold")
     return days
 
@@ -65,7 +65,7 @@ def replace_days(rows: DataFrame, where: str, days: list[date], words: str, *, s
 
 def crowded_days(where: str) -> list[date]:
     """The days of a table that lie in so many files that a fold pays."""
-    table = lake.table(where)
+    table = delta.table(where)
     if table is None:
         return []
     counts: dict[str, int] = {}
@@ -79,7 +79,7 @@ def crowded_days(where: str) -> list[date]:
 def trim(spark: SparkSession, pipeline: Pipeline) -> int:
     """Delete whole days whose every judged slot was sealed longer ago than the setting; the number of days."""
     where = commit.path(pipeline)
-    table = lake.table(where)
+    table = delta.table(where)
     if table is None:
         return 0
     before = now_ms() - millis(parse_duration(settings().trim_after, field="TALLY_TRIM_AFTER"))
@@ -89,7 +89,7 @@ def trim(spark: SparkSession, pipeline: Pipeline) -> int:
         past.will_trim(spark, pipeline, gone)
         failpoint("speed.before_trim")
         nothing = spark.read.format("delta").load(where).where("false")
-        words = lake.words("trim", days=[str(day) for day in gone])
+        words = delta.words("trim", days=[str(day) for day in gone])
         replace_days(nothing, where, gone, words, same_data=False)
         failpoint("speed.after_trim")
     return len(gone)

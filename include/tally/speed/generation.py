@@ -7,21 +7,23 @@ in one commit when the new one first starts: the new state knows nothing of thes
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tally import lake
+from tally.base.failpoints import failpoint
+from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control import streams
-from tally.failpoints import failpoint
-from tally.settings import settings
+from tally.lake import delta
 from tally.speed import agree, checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+log = logging.getLogger(__name__)
 NOTE = "rebuilt.json"
 
 
@@ -53,7 +55,7 @@ def make(pipeline: Pipeline, number: int, note: dict[str, Any]) -> Path:
 def put_broken_table_aside(sight: agree.Sight) -> Path | None:
     """Where a new generation begins and the table's log is harmed, move the table out of the way, whole.
 
-    A log is known to be harmed on a local disk only: see lake.log.
+    A log is known to be harmed on a local disk only: see delta.log.
     """
     where = settings().table("speed", sight.pipeline.name, sight.pipeline.version)
     if not sight.log.wrong:
@@ -62,15 +64,11 @@ def put_broken_table_aside(sight: agree.Sight) -> Path | None:
     while place.exists():
         place = place.with_name(f"{place.name}+")
     Path(where).rename(place)
-    print(f"{sight.pipeline.name}: {sight.log.wrong}: the table is put aside as {place}, and made anew", flush=True)
+    name = sight.pipeline.name
+    log.warning(
+        "%s: %s: the table is put aside as %s, and made anew", name, sight.log.wrong, place, extra={"pipeline": name}
+    )
     return place
-
-
-def forget(spark: SparkSession, where: str) -> None:
-    """Have this process's Delta read a table's log anew: files of it were moved."""
-    jvm: Any = spark.sparkContext._jvm
-    session: Any = spark._jsparkSession
-    jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(session, jvm.org.apache.hadoop.fs.Path(where))
 
 
 def empty_table(spark: SparkSession, sight: agree.Sight) -> bool:
@@ -80,12 +78,12 @@ def empty_table(spark: SparkSession, sight: agree.Sight) -> bool:
     """
     pipeline, where = sight.pipeline, settings().table("speed", sight.pipeline.name, sight.pipeline.version)
     streams.show(pipeline.name, version=pipeline.version, generation=sight.generation)
-    found = lake.table(where)
+    found = delta.table(where)
     if found is None or not found.file_uris():
         return False
     failpoint("rebuild.before_emptying")
     nothing = spark.read.format("delta").load(where).where("false")
-    words = lake.words("rebuild", generation=sight.generation)
+    words = delta.words("rebuild", generation=sight.generation)
     nothing.write.format("delta").mode("overwrite").option("userMetadata", words).save(where)
     failpoint("rebuild.after_emptying")
     return True

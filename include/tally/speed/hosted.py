@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import random
+import logging
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from pyspark.sql.streaming import StreamingQuery
 from sqlalchemy.exc import SQLAlchemyError
 
+from tally.base.errors import AnswerIsNo, DataLost, DefinitionError, StreamFailed, TallyError
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.control import incidents, leases, ledger, streams
 from tally.control.store import now_ms
-from tally.errors import AnswerIsNo, DataLost, StreamFailed, TallyError
+from tally.host import lock
+from tally.host.waiting import backoff, until
 from tally.sources import kafka
 from tally.speed import query as queries
-from tally.speed.motion import STUCK_SECONDS, Motion
-from tally.speed.progress import Gain, behind, ended_at, freshness
+from tally.speed.keeper import Keeper
+from tally.speed.progress import STUCK_SECONDS, Gain, Motion, behind, ended_at, freshness
 from tally.speed.refusal import as_refusal, diagnosed, told
-from tally.supervise import lock
 
-if TYPE_CHECKING:
-    from tally.speed.driver import Driver
-
+log = logging.getLogger(__name__)
 # A topic's identity costs one request; a recreated topic is told within so many seconds.
 IDENTITY_SECONDS = 15.0
 # Who stops a stream waits so long for each running micro-batch; the launcher kills it later than that.
@@ -36,10 +35,22 @@ REFUSALS = 3
 FAULTS = ("stream failed", "stream refused", "data lost")
 
 
+class Host(Protocol):
+    """What a stream needs of the driver that it is in."""
+
+    app: str
+    until_caught_up: bool
+    keeper: Keeper | None
+
+    def require_jvm(self) -> None: ...
+
+    def adopted_by(self, held: lock.Lock) -> None: ...
+
+
 class Hosted:
     """One pipeline in this driver: its running query, or when to try again."""
 
-    def __init__(self, driver: Driver, pipeline: Pipeline) -> None:
+    def __init__(self, driver: Host, pipeline: Pipeline) -> None:
         self.driver, self.pipeline = driver, pipeline
         self.query: StreamingQuery | None = None
         self.held: lock.Lock | None = None
@@ -148,7 +159,7 @@ class Hosted:
             self.release()  # all of it: half a writer would never write, and keep others from it
             if not isinstance(error, TallyError):
                 raise
-            print(told(error, pipeline), flush=True)
+            log.warning("%s", told(error, pipeline), extra={"pipeline": pipeline.name})
             self.retry_at = time.monotonic() + MOST_BACKOFF
             if self.driver.until_caught_up:
                 self.done, self.failed = True, error
@@ -250,7 +261,7 @@ class Hosted:
         error = leases.Fenced(
             "another driver has taken its table over", pipeline=self.pipeline.name, cure="none: it runs"
         )
-        print(error, flush=True)
+        log.warning("%s", error, extra={"pipeline": self.pipeline.name})
         if self.driver.until_caught_up:
             self.done, self.failed = True, error
 
@@ -267,9 +278,9 @@ class Hosted:
         """Say what went wrong and try again later; what does not pass by itself is given up, with its cure."""
         self.failures += 1
         lost = isinstance(error, DataLost)
-        refused = isinstance(error, AnswerIsNo) and not lost
+        refused = isinstance(error, AnswerIsNo | DefinitionError) and not lost
         self.gave_up = lost or (refused and self.failures >= REFUSALS)
-        wait = backoff(self.failures)
+        wait = backoff(self.failures, FIRST_BACKOFF, MOST_BACKOFF)
         self.retry_at = time.monotonic() + wait
         if self.driver.until_caught_up:
             self.done, self.failed = True, error
@@ -281,10 +292,10 @@ class Hosted:
             self.pipeline.name, state=state, reason=reason, app=self.driver.app, failures=self.failures,
             retry_at=now_ms() + int(wait * 1000),
         )  # fmt: skip
-        after = "it stays stopped" if self.gave_up or self.done else f"next try in {wait:.0f} s"
+        after = "it stays stopped" if self.gave_up or self.done else f"next try in {wait:.0f} s, from where it stopped"
         cause = "data lost" if lost else "stream refused" if refused else "stream failed"
         incidents.report(self.pipeline.name, cause, reason, cure=error.cure or "", done=after)
-        print(f"{told(error, self.pipeline)}\n  {after}", flush=True)
+        log.error("%s\n  %s", told(error, self.pipeline), after, extra={"pipeline": self.pipeline.name})
 
     def check_identity(self) -> None:
         try:
@@ -302,15 +313,11 @@ class Hosted:
         """Stop a query, between two micro-batches where one ends in time; else what was planned is replayed."""
         if self.query is None:
             return
-        deadline = time.monotonic() + LAST_BATCH_SECONDS
+        query = self.query
         with suppress(Exception):
-            while self.query.isActive and self.query.status["isTriggerActive"] and time.monotonic() < deadline:
-                time.sleep(0.02)
-            self.query.stop()
+            until(
+                lambda: not (query.isActive and query.status["isTriggerActive"]), seconds=LAST_BATCH_SECONDS, every=0.02
+            )
+            query.stop()
         self.query = None
         streams.show(self.pipeline.name, state="stopped", reason="")
-
-
-def backoff(failures: int) -> float:
-    """Seconds to wait after so many failures in a row: doubled each time, capped, and no two streams in step."""
-    return min(MOST_BACKOFF, FIRST_BACKOFF * 2.0 ** min(failures - 1, 20)) * random.uniform(0.8, 1.2)

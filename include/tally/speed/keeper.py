@@ -11,11 +11,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from pyspark.sql import SparkSession
 
-from tally import lake
+from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control import leases, ledger
 from tally.control.store import now_ms
-from tally.settings import settings
+from tally.lake import delta
 from tally.speed import commit, log, past
 from tally.speed.fold import fold, trim
 
@@ -84,7 +84,7 @@ def vacuum_when_due(spark: SparkSession, pipeline: Pipeline) -> bool:
         return False
     if last.exists():  # a table's first day has nothing that old
         spark.sql(f"VACUUM delta.`{commit.path(pipeline)}` RETAIN 168 HOURS")
-        if lake.table(past.path(pipeline)) is not None:
+        if delta.table(past.path(pipeline)) is not None:
             spark.sql(f"OPTIMIZE delta.`{past.path(pipeline)}`")
             spark.sql(f"VACUUM delta.`{past.path(pipeline)}` RETAIN 168 HOURS")
     last.touch()

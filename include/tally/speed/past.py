@@ -12,12 +12,12 @@ from datetime import date
 
 from pyspark.sql import SparkSession
 
-from tally import lake
+from tally.base.failpoints import failpoint
+from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control import ledger
 from tally.control.ledger import MicroBatch
-from tally.failpoints import failpoint
-from tally.settings import settings
+from tally.lake import delta
 
 # Entries held in memory, and written in one transaction: seconds for which others wait for the control store.
 PART = 20_000
@@ -68,7 +68,7 @@ def will_trim(spark: SparkSession, pipeline: Pipeline, days: list[date]) -> None
 
 def newest(pipeline: Pipeline) -> Told:
     """What the table's newest commit says."""
-    found = lake.newest(path(pipeline), "ledger")
+    found = delta.newest(path(pipeline), "ledger")
     return Told(**{f.name: found.words[f.name] for f in fields(Told)}) if found else Told()
 
 
@@ -78,14 +78,14 @@ def write(spark: SparkSession, pipeline: Pipeline, kept: list[MicroBatch], told:
     texts = [(generation, batch, json.dumps(ranges), *more) for generation, batch, ranges, *more in rows]
     frame = spark.createDataFrame(texts, ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())).coalesce(1)
     failpoint("speed.before_keeping")
-    words = lake.words("ledger", **asdict(told))
+    words = delta.words("ledger", **asdict(told))
     frame.write.format("delta").mode("append").option("userMetadata", words).save(path(pipeline))
     failpoint("speed.after_keeping")
 
 
 def parts(pipeline: Pipeline) -> Iterator[list[MicroBatch]]:
     """Every entry that is kept, once, oldest first, some thousands at a time: a year of them is too long for a list."""
-    table = lake.table(path(pipeline))
+    table = delta.table(path(pipeline))
     if table is None:
         return
     last = (0, -1)

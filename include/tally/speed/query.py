@@ -8,14 +8,18 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
+from tally.base.failpoints import failpoint
+from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
+from tally.checks.definition import check
 from tally.control import leases, ledger
-from tally.failpoints import failpoint
-from tally.settings import settings
+from tally.kinds import kind_of
+from tally.lake import tables
+from tally.lake.inside_delta import forget
 from tally.sources import kafka
-from tally.sources.frames import partition_date, streamed
+from tally.sources.frames import partition_date, stream_frames
 from tally.speed import agree, aside, checkpoint, commit, log, scan
-from tally.speed.generation import empty_table, forget, put_broken_table_aside
+from tally.speed.generation import empty_table, put_broken_table_aside
 from tally.speed.keeper import Keeper
 
 Applied = Callable[[ledger.MicroBatch], None]
@@ -31,7 +35,10 @@ def start(
     for topic in pipeline.reads:
         kafka.check_identity(topic.name)  # and remember it, at first sight
     generation, root = sight.generation, sight.root
-    rows = streamed(spark, pipeline)
+    if not (sight.mine or sight.plans):  # what could not be reconciled later is not begun
+        check(spark, pipeline)
+    kind = kind_of(pipeline)
+    rows = kind.streamed(kind.unbounded(stream_frames(spark, pipeline)))
     if (sight.fresh and put_broken_table_aside(sight)) or healed:
         forget(spark, commit.path(pipeline))
     prepare_table(spark, pipeline, rows, lease)
@@ -76,9 +83,9 @@ def prepare_table(spark: SparkSession, pipeline: Pipeline, rows: DataFrame, leas
     failpoint("speed.before_table")
     shape = spark.createDataFrame([], rows.schema)
     shape = shape.withColumns({"_batch": F.lit(0).cast("bigint"), "_date": partition_date()})
-    commit.make_table(spark, commit.path(pipeline), shape, log.PROPERTIES)
+    tables.make_table(spark, commit.path(pipeline), shape, log.PROPERTIES)
     fence = {} if lease.sure else {"tally.epoch": str(lease.epoch)}
-    log.set_properties(spark, commit.path(pipeline), log.PROPERTIES | fence)
+    tables.set_properties(spark, commit.path(pipeline), log.PROPERTIES | fence)
     failpoint("speed.before_repair")
     commit.repair_ledger(pipeline)
     failpoint("speed.after_repair")

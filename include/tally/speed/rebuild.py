@@ -8,17 +8,17 @@ from typing import Any
 
 from deltalake.exceptions import DeltaError
 
-from tally import lake
 from tally.backfill.coverage import archived_ranges
-from tally.catalog.duration import from_millis, iso, millis
+from tally.base.duration import from_millis, iso, millis
+from tally.base.errors import AnswerIsNo, TallyError
+from tally.base.settings import settings
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.control import incidents, leases, ledger, runs, seals, streams
-from tally.errors import AnswerIsNo, TallyError
-from tally.settings import settings
+from tally.host import lock
+from tally.lake import delta
 from tally.sources import kafka
 from tally.speed import agree, checkpoint, generation
-from tally.supervise import lock
 
 Offsets = dict[str, dict[int, int]]
 
@@ -108,7 +108,7 @@ def recreated(pipeline: Pipeline, topic: str) -> str | None:
     identity, _ = kafka.describe(topic)
     if known in (None, identity):
         return None
-    refused = lake.newest(settings().table("quarantine", topic), "quarantine")
+    refused = delta.newest(settings().table("quarantine", topic), "quarantine")
     archived = runs.ingest_history(topic) or kafka.archived_identity(topic) or refused
     counting = ["its archive"] if archived else []
     for other in catalogue().readers(topic):
@@ -142,7 +142,7 @@ def unsealed_before(pipeline: Pipeline, starts: Offsets, everything: bool) -> li
         return []
     latest = last.watermark + max(millis(topic.lateness) for topic in pipeline.reads)
     try:
-        table = lake.table(settings().table("speed", pipeline.name, pipeline.version))
+        table = delta.table(settings().table("speed", pipeline.name, pipeline.version))
         found = table.to_pyarrow_table(columns=["window_start"]).column(0).unique().to_pylist() if table else []
     except (DeltaError, OSError):
         return []  # the table cannot be read: which windows it held is not known

@@ -1,18 +1,34 @@
-"""What a stream's driver says of an error: a refusal that a person can act on, whatever raised it."""
+"""What a stream's driver says of an error: a refusal that a person can act on, whatever raised it.
+
+What a micro-batch raises in Python comes back as the text of a traceback, our own refusals among them; what Spark
+raises for it comes with every error in between.
+"""
 
 from __future__ import annotations
 
+import re
 import traceback
 from datetime import UTC, datetime
 
-from tally import memory
-from tally.catalog.duration import iso
+from tally.base.duration import iso
+from tally.base.errors import AnswerIsNo, StreamFailed, TallyError
+from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
-from tally.errors import AnswerIsNo, StreamFailed, TallyError
-from tally.settings import settings
-from tally.speed import checkpoint, state
+from tally.lake import memory
+from tally.speed import checkpoint
 from tally.speed import query as queries
-from tally.speed.cause import cause
+
+LONGEST = 500
+PROXY = "An exception was raised by the Python Proxy"
+# A line of Python's that ends a traceback: the error's class, and what it says.
+RAISED = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Lost|No)): (?P<said>.+)$")
+REFUSAL = "tally.base.errors."
+# "Caused by: a.b.SomeException: c.d.Other: what it says"
+CAUSED = re.compile(r"^\s*Caused by: (?P<said>.+)$")
+CLASSES = re.compile(r"^(?:[a-zA-Z_$][\w$]*\.)+[A-Z][\w$]*(?:: |$)")
+PLAN = "=== Streaming Query ==="
+UNREADABLE = re.compile(r"\[((?:CANNOT_LOAD_STATE_STORE|STATE_STORE_|CHECKPOINT_FILE_CHECKSUM)[A-Z_.]*)\]([^\n]*)")
+FILE = re.compile(r"file:(/\S+\.(?:delta|snapshot|changelog|zip))")
 
 
 def told(error: TallyError, pipeline: Pipeline) -> str:
@@ -39,12 +55,58 @@ def as_refusal(error: BaseException, pipeline: Pipeline) -> TallyError:
     whole = settings().home / "logs" / f"stream-{pipeline.name}-error.log"
     whole.parent.mkdir(parents=True, exist_ok=True)
     whole.write_text(f"{iso(datetime.now(UTC))} {''.join(traceback.format_exception(error))}")
-    if harmed := state.refusal(error, pipeline):
+    if harmed := of_state(error, pipeline):
         return harmed
     if full := memory.behind(error, memory.STREAM):  # an executor's: ours would be gone
         return StreamFailed(full.message, pipeline=pipeline.name, cure=f"{full.cure}; all of it is in {whole}")
     words, cure = cause(str(error))
     if cure:  # one of ours, raised below Spark
         return AnswerIsNo(words, pipeline=pipeline.name, cure=f"{cure}; all of it is in {whole}")
-    more = f"all of it is in {whole}; the stream goes on where it stopped"
-    return StreamFailed(words or type(error).__name__, pipeline=pipeline.name, cure=more)
+    return StreamFailed(words or type(error).__name__, pipeline=pipeline.name, cure=f"all of it is in {whole}")
+
+
+def of_state(error: BaseException, pipeline: Pipeline) -> AnswerIsNo | None:
+    """What to do about a state that cannot be loaded, which Spark names no cure for; None for other errors."""
+    text = str(error)
+    found = UNREADABLE.search(text)
+    if found is None:
+        return None
+    file = FILE.search(text)
+    where = f" ({file[1]})" if file else ""
+    return AnswerIsNo(
+        f"Spark cannot load the stream's state{where}: {found[1]}",
+        pipeline=pipeline.name,
+        field="state",
+        cure=f"put back the newest checkpoint if you have it, else: tally rebuild {pipeline.name}",
+    )
+
+
+def cause(text: str) -> tuple[str, str | None]:
+    """The line, and the cure where it is a refusal of Tally's that has one."""
+    lines = [line for line in text.split(PLAN)[0].splitlines() if line.strip()]
+    if not lines:
+        return "", None
+    refused = own(lines)
+    if refused is not None:
+        return refused
+    marked = next((line.strip() for line in lines if line.strip().startswith("[")), None)
+    deepest = [said for line in lines if (met := CAUSED.match(line)) and (said := plain(met["said"]))]
+    raised = [met["said"] for line in lines if (met := RAISED.match(line))] if PROXY in text else []
+    return (marked or (deepest or raised or [lines[0].strip()])[-1])[:LONGEST], None
+
+
+def own(lines: list[str]) -> tuple[str, str | None] | None:
+    """The last of Tally's own errors in a traceback: what it says, and its cure in the line below."""
+    for at in range(len(lines) - 1, -1, -1):
+        met = RAISED.match(lines[at])
+        if met and met["kind"].startswith(REFUSAL):
+            below = lines[at + 1].strip() if at + 1 < len(lines) else ""
+            return met["said"][:LONGEST], below.removeprefix("cure: ") if below.startswith("cure: ") else None
+    return None
+
+
+def plain(said: str) -> str:
+    """A message without the names of Java's classes before it."""
+    while met := CLASSES.match(said):
+        said = said[met.end() :]
+    return said.strip()

@@ -5,20 +5,19 @@ Doing so again changes nothing: it is decided anew, under a lock, on what is see
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
-from tally import memory
+from tally.base.errors import AnswerIsNo, TallyError
 from tally.control import incidents, streams
 from tally.control.store import now_ms
-from tally.embedded import process
-from tally.errors import AnswerIsNo, TallyError
-from tally.supervise import launch, lock
-from tally.supervise.launch import APP
-from tally.supervise.look import look
-from tally.supervise.policy import DIED, HUNG, SILENCE_MS, Seen, Step, decide, delay_ms
+from tally.host import driver_files, driver_log, lock, process
+from tally.host.driver_files import APP
+from tally.host.waiting import until
+from tally.lake import memory
+from tally.supervise import launch
+from tally.supervise.policy import SILENCE_MS, Seen, Step, decide, delay_ms, look
 
 # Silence is read off the wall clock, which may jump. Before a driver is ended for it, it is listened to for two beats.
 LISTEN_SECONDS = 5.0
@@ -46,7 +45,7 @@ class Done:
 
 def act(app: str = APP, command: Sequence[str] | None = None) -> Done:
     """Have a live driver for the app when any of its streams is wanted."""
-    with lock.hold(launch.launch_lock_path(app), wait=launch.START_PATIENCE):
+    with lock.hold(driver_files.launch_lock_path(app), wait=launch.START_PATIENCE):
         seen, step = judged(app)
         with said(step):
             return do(seen, step, command)
@@ -67,7 +66,7 @@ def judged(app: str) -> tuple[Seen, Step]:
 
 def start_anew(app: str = APP, command: Sequence[str] | None = None) -> Done:
     """End the app's driver whatever it says of itself, and start another: what a person asks for."""
-    with lock.hold(launch.launch_lock_path(app), wait=launch.START_PATIENCE):
+    with lock.hold(driver_files.launch_lock_path(app), wait=launch.START_PATIENCE):
         before = look(app)
         if before.lives:
             launch.kill(app)
@@ -79,10 +78,10 @@ def start_anew(app: str = APP, command: Sequence[str] | None = None) -> Done:
 
 def do(seen: Seen, step: Step, command: Sequence[str] | None) -> Done:
     """Carry a step out; the caller holds the launch lock."""
-    app, log = seen.app, str(launch.log_path(seen.app))
+    app, log = seen.app, str(driver_files.log_path(seen.app))
     if step.kind == "nothing":
         if seen.lives:
-            incidents.close("", HUNG, done="it speaks")
+            incidents.close("", incidents.DRIVER_HUNG, done="it speaks")
         return Done(app=app, saw=step.saw, did="nothing to do", pid=seen.pid if seen.lives else None, log=log)
     if step.kind == "replace":
         launch.kill(app)
@@ -123,10 +122,11 @@ def count_death(seen: Seen) -> Seen:
 
 def last_words(seen: Seen) -> str:
     """What its log says that a driver died of; a local one that was killed says nothing, and that is said."""
-    launched = process.read_json(launch.run_file(seen.app))
+    launched = process.read_json(driver_files.run_file(seen.app))
     mine = "log_from" in launched and launched.get("pid") == seen.pid
     since = int(launched["log_from"]) if mine else 0
-    words = memory.last_words(process.tail(launch.log_path(seen.app), LINES if mine else 2, since).splitlines())
+    tail = process.tail(driver_files.log_path(seen.app), LINES if mine else 2, since)
+    words = memory.last_words(driver_log.messages(tail.splitlines()))
     return words or (SILENT if mine else "")
 
 
@@ -144,16 +144,11 @@ def said(step: Step) -> Iterator[None]:
         yield
     except TallyError as error:
         seen, cure = f"{step.saw}; {error.message.splitlines()[0]}", error.cure or "see the task act of the streams DAG"
-        incidents.report("", step.cause or DIED, seen, cure=cure, done="tried again, ever later")
+        incidents.report("", step.cause or incidents.DRIVER_DIED, seen, cure=cure, done="tried again, ever later")
         raise
 
 
 def listened(app: str, seconds: float) -> bool:
     """Whether a silent driver stays silent while one listens."""
     before = (streams.driver(app) or {}).get("heartbeat_at")
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        time.sleep(0.5)
-        if (streams.driver(app) or {}).get("heartbeat_at") != before:
-            return False
-    return True
+    return not until(lambda: (streams.driver(app) or {}).get("heartbeat_at") != before, seconds=seconds, every=0.5)

@@ -8,21 +8,20 @@ from pathlib import Path
 import psutil
 import sqlalchemy as sa
 
-from tally import memory
-from tally.catalog.duration import from_millis, iso
+from tally.base.duration import from_millis, iso
+from tally.base.errors import TallyError
+from tally.base.safe_text import printable
+from tally.base.settings import settings
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.control import incidents, streams
 from tally.control.store import now_ms, store
-from tally.embedded import process
-from tally.errors import TallyError
-from tally.settings import settings
+from tally.host import driver_files, driver_log, lock, process
+from tally.lake import memory
 from tally.sources import kafka
 from tally.speed import agree
 from tally.speed.agree import Finding
-from tally.supervise import launch, lock
-from tally.supervise.policy import DRIVER_FAULTS, SILENCE_MS
-from tally.words import printable
+from tally.supervise.policy import SILENCE_MS
 
 GIB = 2**30
 # A micro-batch and a batch need some room at once; with less than this a stream is about to stop.
@@ -123,13 +122,13 @@ def of_wish(name: str) -> Finding:
 def of_driver(name: str) -> Finding:
     """Whether a driver lives and speaks where the stream should run, and what it said last where it does not."""
     row = streams.stream(name) or {}
-    app = row.get("app") or launch.APP
-    lives, driver = lock.is_held(launch.lock_path(app)), streams.driver(app)
+    app = row.get("app") or driver_files.APP
+    lives, driver = lock.is_held(driver_files.lock_path(app)), streams.driver(app)
     silent = None if driver is None else now_ms() - int(driver["heartbeat_at"])
-    log = Path((driver or {}).get("log") or launch.log_path(app))
+    log = Path((driver or {}).get("log") or driver_files.log_path(app))
     spoke = "never spoke" if silent is None else f"spoke {max(silent, 0) // 1000} s ago"
     running = streams.wanted(name)["state"] == "running"
-    said = [line for line in process.tail(log, LAST_LINES).splitlines() if line.strip()]
+    said = [line for line in driver_log.messages(process.tail(log, LAST_LINES).splitlines()) if line.strip()]
     ending = f"; log {log}" + (": " + " | ".join(line.strip()[:160] for line in said) if said else "")
     deaths, words = int((driver or {}).get("deaths", 0)), str((driver or {}).get("last_words", ""))
     if not lives:
@@ -163,7 +162,7 @@ def of_locks(pipeline: Pipeline) -> Iterator[Finding]:
 
 
 def of_incidents(name: str) -> Iterator[Finding]:
-    shared = [one for one in incidents.opened("") if one["cause"] in DRIVER_FAULTS]
+    shared = [one for one in incidents.opened("") if one["cause"] in incidents.DRIVER_FAULTS]
     found = [*incidents.opened(name), *shared]
     if not found:
         yield Finding(name="incidents", seen="none is open")

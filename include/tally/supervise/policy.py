@@ -1,14 +1,21 @@
-"""What an app's driver needs, from what was seen of it: nothing, a start, or another in its place. It does nothing.
+"""What is seen of an app's driver, and what it needs by that: nothing, a start, or another in its place.
 
+It changes nothing. What is seen is its lock, its row in the control store, and what people want of its streams.
 Whoever watches and whoever acts decide by this one rule, each on what it sees itself, so an order that comes late,
 twice or from a run that was cleared does no harm.
 """
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass
 from typing import Literal
+
+from tally.control import streams
+from tally.control.incidents import DRIVER_DIED, DRIVER_HUNG
+from tally.control.store import now_ms
+from tally.host import driver_files, lock
+from tally.host.waiting import backoff
+from tally.supervise import launch
 
 # A driver says every two seconds that it lives. Twenty of silence is no collection pause of a small heap and no slow
 # disk; a shorter limit would end a driver that is only slow, a longer one leaves a hung one in place.
@@ -16,8 +23,8 @@ SILENCE_MS = 20_000
 # The first death is answered at once; then doubling, for a start takes both cores for ten seconds. Two minutes at most:
 # what ails it may end at any time.
 FIRST_DELAY_MS, MOST_DELAY_MS = 2_000, 120_000
-
-DRIVER_FAULTS = DIED, HUNG = "driver died", "driver hung"
+# A pod waits for a node, and for its image: its first word may take minutes.
+ELSEWHERE_MS = 300_000
 
 Kind = Literal["nothing", "start", "replace", "tell"]
 
@@ -47,13 +54,43 @@ class Step:
     cause: str = ""  # the incident that it is, if it is one
 
 
+def look(app: str = driver_files.APP) -> Seen:
+    """The app's driver as it is now; two small queries and a try of a lock, which may be had once a second for ever."""
+    now, wishes, row = now_ms(), streams.wishes(), streams.driver(app)
+    wanted = sum(wishes.get(name, {"state": "running"})["state"] == "running" for name in launch.pipelines())
+    path = driver_files.lock_path(app)
+    lives = lock.is_held(path)
+    holder = lock.holder(path) if lives else None
+    if row is None:
+        return Seen(app=app, wanted=wanted, lives=lives, pid=holder.pid if holder else None)
+    wait = int(row["retry_at"]) - now
+    if launch.elsewhere():
+        # Nothing of it can be seen from here but what it writes: a job that was handed over counts as alive until its
+        # silence is too long, and is then ended before another is started.
+        lives = bool(row["job"])
+    starting = lives and not holder and not row["pid"] and now - int(row["launched_at"]) < ELSEWHERE_MS
+    return Seen(
+        app=app,
+        wanted=wanted,
+        lives=lives,
+        pid=holder.pid if holder else int(row["pid"]) or None,
+        uncounted=not lives and (int(row["pid"]) != 0 or bool(row["job"])),
+        silent=0 if starting else now - int(row["heartbeat_at"]),
+        age=now - int(row["launched_at"]),
+        deaths=int(row["deaths"]),
+        # By the wall clock, for it must outlive every process; one that was set back may not hold a stream for ever.
+        retry_in=wait if wait <= MOST_DELAY_MS * 2 else 0,
+        last_words=str(row["last_words"]),
+    )
+
+
 def decide(seen: Seen) -> Step:
     """The next step; the first rule that fits decides."""
     if seen.lives:
         silent = seen.silent or 0
         if silent > SILENCE_MS and (seen.age is None or seen.age > SILENCE_MS):
             return Step(
-                kind="replace", cause=HUNG,
+                kind="replace", cause=DRIVER_HUNG,
                 saw=f"driver {seen.pid} lives but has said nothing for {silent // 1000} s",
             )  # fmt: skip
         spoke = "is starting" if seen.silent is None else f"spoke {max(silent, 0) / 1000:.0f} s ago"
@@ -61,7 +98,7 @@ def decide(seen: Seen) -> Step:
     if not seen.wanted:
         return Step(kind="nothing", saw="no driver, and no stream is wanted")
     if seen.uncounted:
-        return Step(kind="start", saw=f"driver {seen.pid} is gone", cause=DIED)
+        return Step(kind="start", saw=f"driver {seen.pid} is gone", cause=DRIVER_DIED)
     if seen.retry_in > 0:
         said = f": {seen.last_words}" if seen.last_words else ""
         return Step(
@@ -76,4 +113,4 @@ def delay_ms(deaths: int) -> int:
     """How long to wait after so many deaths in a row, none of which every stream has outlived."""
     if deaths <= 1:
         return 0
-    return int(min(MOST_DELAY_MS, FIRST_DELAY_MS * 2 ** min(deaths - 2, 20)) * random.uniform(0.8, 1.2))
+    return int(backoff(deaths - 1, FIRST_DELAY_MS, MOST_DELAY_MS))

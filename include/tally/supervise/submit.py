@@ -9,13 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
-from tally.engine import spark_conf
-from tally.errors import TallyError
-from tally.settings import REPO, Settings
+from tally.base.errors import TallyError
+from tally.base.settings import REPO, Settings
+from tally.lake.session import spark_conf, spark_home
 
 SCRIPT = Path("spark") / "stream.py"
 
@@ -104,7 +103,7 @@ class Yarn:
             )
 
     def standing(self) -> str:
-        """None: YARN gives each application an id of its own."""
+        """No job: YARN gives each application an id of its own, so none has to be cleared away before the next."""
         return ""
 
     def submit(self, command: Sequence[str]) -> list[str]:
@@ -184,10 +183,3 @@ def split(options: Sequence[str]) -> list[str]:
 
 def named(app: str, queue: Sequence[str] = ()) -> list[str]:
     return ["--name", f"tally-stream-{app}", *queue, "--deploy-mode", "cluster"]
-
-
-def spark_home() -> Path:
-    """Where the installed PySpark keeps its Spark, found without importing it."""
-    spec = find_spec("pyspark")
-    assert spec is not None and spec.origin is not None, "pyspark is not installed"
-    return Path(spec.origin).parent

@@ -14,9 +14,9 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
-from tally.control import outbox
+from tally.base.settings import settings
+from tally.control import notices
 from tally.control.incidents import document
-from tally.settings import settings
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -34,7 +34,7 @@ def tell(channels: Mapping[str, Send] | None = None) -> list[str]:
         return ["nobody to tell: TALLY_WEBHOOK and TALLY_NOTIFIERS are empty"]
     failures: dict[str, list[str]] = {}
     silent: set[str] = set()
-    news, whole = outbox.untold(), 0
+    news, whole = notices.untold(), 0
     for item in news:
         message, heard = worded(item), set(item.heard)
         for name in [name for name in ways if name not in heard and name not in silent]:
@@ -46,9 +46,9 @@ def tell(channels: Mapping[str, Send] | None = None) -> list[str]:
                     silent.add(name)
                 continue
             heard.add(name)
-            outbox.heard(item.incident["id"], item.state, name)
+            notices.heard(item.incident["id"], item.state, name)
         if heard >= set(ways):
-            outbox.told(item.incident["id"], item.state)
+            notices.told(item.incident["id"], item.state)
             whole += 1
     lines = [f"told people of {whole} of {len(news)} incidents" if news else "nothing new to tell"]
     return lines + [f"{name} failed, and is tried again: {errors[0]}" for name, errors in failures.items()]
@@ -73,7 +73,7 @@ def in_time(send: Send, message: dict[str, Any]) -> None:
         raise error
 
 
-def worded(item: outbox.News) -> dict[str, Any]:
+def worded(item: notices.News) -> dict[str, Any]:
     """The document of one incident; `text` is the line that chat services show, `id` and `state` tell a repetition."""
     told = document(item.incident)
     where = told["pipeline"] or "all pipelines"

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from tally import memory
+from tally.base.safe_text import printable
+from tally.lake import memory
 from tally.supervise.policy import SILENCE_MS
-from tally.words import printable
 
 State = Literal[
     "healthy", "starting", "catching_up", "idle", "stalled", "hung", "dead", "crash_looping", "data_lost", "failed",

@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
+from tally.base.settings import settings
 from tally.control import incidents
-from tally.control.outbox import untold
+from tally.control.notices import untold
 from tally.control.store import now_ms, store, upsert
 from tally.control.streams import driver
 from tally.control.tables import watchers
-from tally.settings import settings
-from tally.supervise.launch import APP
-from tally.supervise.look import look
-from tally.supervise.policy import Step, decide
+from tally.host.driver_files import APP
+from tally.supervise.policy import Step, decide, look
 
 LOOK_SECONDS = 1.0
 # An order may be lost on its way to a run: it is given again for as long as there is need.

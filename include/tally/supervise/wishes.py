@@ -5,15 +5,16 @@ Its driver follows it within a second; where there is none, or it hangs, a resta
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass
 
+from tally.base.errors import AnswerIsNo
 from tally.catalog.load import catalogue
 from tally.control import streams
-from tally.errors import AnswerIsNo
-from tally.supervise import launch, lock
+from tally.host import driver_files, lock
+from tally.host.waiting import until
+from tally.supervise import launch
 from tally.supervise.act import act, start_anew
-from tally.supervise.look import look
+from tally.supervise.policy import look
 
 # A driver writes a sign of life every two seconds: one of which three are missing is not waited for by a person.
 BEATS_MISSED_MS = 6_000
@@ -55,14 +56,11 @@ def stop(pipeline: str, *, by: str, why: str) -> Granted:
     streams.want(known.name, "stopped", by=by, why=why)
     running = str((streams.stream(known.name) or {}).get("version") or known.version)  # its file may say another by now
     paths = [lock.table_path("speed", known.name, version) for version in {known.version, running}]
-    deadline = time.monotonic() + STOP_SECONDS
-    while any(map(lock.is_held, paths)):
-        if time.monotonic() > deadline:
-            raise AnswerIsNo(
-                f"has not stopped within {STOP_SECONDS:.0f} s; it stays wanted stopped", pipeline=known.name,
-                cure=f"tally status; if it hangs: tally restart {known.name}, then stop it again",
-            )  # fmt: skip
-        time.sleep(POLL)
+    if not until(lambda: not any(map(lock.is_held, paths)), seconds=STOP_SECONDS, every=POLL):
+        raise AnswerIsNo(
+            f"has not stopped within {STOP_SECONDS:.0f} s; it stays wanted stopped", pipeline=known.name,
+            cure=f"tally status; if it hangs: tally restart {known.name}, then stop it again",
+        )  # fmt: skip
     return Granted(pipeline=known.name, state="stopped", by=by, why=why, said="stopped; nobody writes its table")
 
 
@@ -85,13 +83,13 @@ def restart(pipeline: str, *, by: str, why: str) -> Granted:
 
 def host_of(pipeline: str) -> str:
     """The app whose driver hosts a stream: one that a person runs in a terminal, or the common one."""
-    app = str((streams.stream(pipeline) or {}).get("app") or launch.APP)
-    return app if lock.is_held(launch.lock_path(app)) else launch.APP
+    app = str((streams.stream(pipeline) or {}).get("app") or driver_files.APP)
+    return app if lock.is_held(driver_files.lock_path(app)) else driver_files.APP
 
 
 def replaced(app: str) -> str:
     """End a driver that hangs. The common one is started anew; what another one ran, the common one takes over."""
-    if app == launch.APP:
+    if app == driver_files.APP:
         return str(start_anew())
     launch.kill(app)
     return f"the driver {app} hung and was ended. {act()}"
@@ -99,13 +97,12 @@ def replaced(app: str) -> str:
 
 def served(pipeline: str, wanted: int) -> bool:
     """Whether the driver begins the stream anew in time."""
-    deadline = time.monotonic() + RESTART_SECONDS
-    while time.monotonic() < deadline:
+
+    def begun() -> bool:
         row = streams.stream(pipeline) or {}
-        if int(row.get("restarts", 0)) >= wanted and row.get("state") in ("starting", "running", "failed"):
-            return True
-        time.sleep(POLL)
-    return False
+        return int(row.get("restarts", 0)) >= wanted and row.get("state") in ("starting", "running", "failed")
+
+    return until(begun, seconds=RESTART_SECONDS, every=POLL)
 
 
 def wish(pipeline: str, state: str, by: str, why: str, said: str) -> Granted:

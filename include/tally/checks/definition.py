@@ -1,0 +1,151 @@
+"""Runs each definition once over empty frames: an unknown column, a missing key or a forbidden act shows at once."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tally.base.errors import DefinitionError, TallyError
+from tally.catalog.spec import Catalogue, Pipeline
+from tally.checks.plan import items, plan_of, refuse, shape
+from tally.checks.plan_rules import check_plan
+from tally.checks.reach import check_reach
+from tally.kinds import kind_of
+from tally.kinds.frames import MARK
+from tally.lake.session import session
+
+ACTIONS = ("collect", "count", "first", "foreach", "foreachPartition", "head", "isEmpty", "localCheckpoint", "show",
+           "tail", "take", "toLocalIterator", "toPandas", "cache", "persist", "checkpoint")  # fmt: skip
+
+
+def check_all(known: Catalogue) -> dict[str, list[TallyError]]:
+    """The faults of each pipeline; an empty list is a good definition."""
+    spark = session("tally-check", brief=True)
+    found: dict[str, list[TallyError]] = {}
+    for pipeline in known.pipelines.values():
+        try:
+            check(spark, pipeline)
+            found[pipeline.name] = []
+        except TallyError as fault:
+            found[pipeline.name] = [fault]
+    return found
+
+
+def check(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
+    """The flattened output over empty frames; raises at the author's line where the contract does not hold."""
+    kind = kind_of(pipeline)
+    frames = kind.empty(spark)
+    try:
+        with forbidden_actions(pipeline):
+            out = pipeline.function(*frames)
+        rows = kind.flattened(out)
+    except TallyError:
+        raise
+    except Exception as error:
+        raise author_error(error, pipeline) from None
+    plan = plan_of(out, frames)
+    check_plan(plan, out.schema, frames, pipeline)
+    check_streaming(spark, pipeline, shape(plan))
+    return rows
+
+
+def check_streaming(spark: SparkSession, pipeline: Pipeline, expected: list[str]) -> None:
+    """Ask Spark whether the function can run as a stream in its output mode, and as it does over bounded frames."""
+    frames = []
+    for topic in pipeline.reads:
+        ticks = spark.readStream.format("rate").load()
+        columns = [F.lit(None).cast(f.type).alias(f.name) for f in topic.schema if f.name != topic.event_time]
+        frames.append(ticks.select(F.col("timestamp").alias(topic.event_time), *columns).select(*topic.columns))
+    jvm: Any = spark.sparkContext._jvm
+    mode = jvm.org.apache.spark.sql.streaming.OutputMode
+    try:
+        kind = kind_of(pipeline)
+        given = kind.unbounded(frames)
+        out = kind.streamed(given)
+        checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+        plan = out._jdf.queryExecution().analyzed()
+        checker.checkForStreaming(plan, mode.Append() if pipeline.append_only else mode.Update())
+    except TallyError:
+        raise
+    except Exception as error:
+        raise author_error(error, pipeline) from None
+    check_reach(spark, plan, pipeline)
+    check_times(spark, plan, pipeline)
+    if any(node.kind == "EventTimeWatermark" for node in plan_of(out, given).walk()):
+        refuse(pipeline, "the function sets a watermark of its own", "say it in the topic: lateness=...")
+    if shape(plan_of(pipeline.function(*given), given)) != expected:
+        cure = "let the plan follow from nothing but the frames that it is given"
+        refuse(pipeline, "the function does something else the second time, or over a stream", cure)
+
+
+def check_times(spark: SparkSession, plan: Any, pipeline: Pipeline) -> None:
+    """Refuse where two event times meet in one operator that keeps state: Spark fails there on the first event."""
+    optimized = spark._jsparkSession.sessionState().optimizer().execute(plan)
+    for operator in (node for node in nodes(optimized) if node.nodeName() in ("Join", "Aggregate")):
+        for below in items(operator.children()):
+            times = sorted(str(one.name()) for one in items(below.output()) if one.metadata().contains(MARK))
+            if below.isStreaming() and len(times) > 1:
+                where = operator.nodeName().lower()
+                cure = "give each a name of its own before they are joined; drop what is not needed after it"
+                refuse(pipeline, f"several event times meet in its {where}: {', '.join(times)}", cure)
+
+
+def nodes(plan: Any) -> Iterator[Any]:
+    yield plan
+    for below in items(plan.children()):
+        yield from nodes(below)
+
+
+@contextmanager
+def forbidden_actions(pipeline: Pipeline) -> Iterator[None]:
+    """While a function runs, whatever would start a job raises instead."""
+    classes = {DataFrame, *DataFrame.__subclasses__()}
+    saved = [(kind, name, kind.__dict__[name]) for kind in classes for name in ACTIONS if name in kind.__dict__]
+
+    def forbid(name: str) -> Any:
+        def act(*_: Any, **__: Any) -> None:
+            raise DefinitionError(
+                f"the function acts: .{name}()",
+                pipeline=pipeline.name,
+                field="function",
+                where=author_line(pipeline, traceback.extract_stack()) or pipeline.where,
+                cure="return a DataFrame and let the engine run it",
+            )
+
+        return act
+
+    for kind, name, _ in saved:
+        setattr(kind, name, forbid(name))
+    try:
+        yield
+    finally:
+        for kind, name, method in saved:
+            setattr(kind, name, method)
+
+
+def author_error(error: Exception, pipeline: Pipeline) -> DefinitionError:
+    """Spark's complaint with the author's line, and the names that there are where a column is unknown."""
+    text = str(error).split("== DataFrame ==")[0].strip()
+    message = text.splitlines()[0] if text else type(error).__name__
+    message = re.sub(r"\s*SQLSTATE: \w+", "", message)
+    unknown = "UNRESOLVED_COLUMN" in message
+    columns = sorted({name for topic in pipeline.reads for name in topic.columns} | {"window"})
+    return DefinitionError(
+        message[:400],
+        pipeline=pipeline.name,
+        field="function",
+        where=author_line(pipeline, traceback.extract_tb(error.__traceback__)) or pipeline.where,
+        cure=f"the columns are: {', '.join(columns)}" if unknown else "mend the function",
+    )
+
+
+def author_line(pipeline: Pipeline, frames: traceback.StackSummary) -> str | None:
+    mine = [frame for frame in frames if Path(frame.filename) == Path(pipeline.file)]
+    return f"{mine[-1].filename}:{mine[-1].lineno}" if mine else None

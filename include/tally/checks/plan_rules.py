@@ -1,0 +1,127 @@
+"""What a plan must be for both layers to give the same rows: what could differ is refused, with line and cure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
+
+from tally.catalog.spec import Pipeline
+from tally.checks.aggregates import check_order, check_rounding
+from tally.checks.grouping import Lineage, check_grouping, top_aggregate
+from tally.checks.plan import GIVEN, Expression, Node, refuse
+
+CONSTANTS = {"LocalRelation", "LogicalRDD", "OneRowRelation", "Range"}
+ROW_BY_ROW = {"Project", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression"}
+KNOWN = {GIVEN, "Filter", "Join", "Aggregate", "Expand", "Generate", "Union", "Deduplicate", "Distinct"}
+CLOCKS = {
+    "CurrentTimestamp", "CurrentTimestampLike", "CurrentDate", "CurrentTime", "Now", "LocalTimestamp", "CurrentUser",
+    "CurrentDatabase", "CurrentCatalog", "CurrentTimeZone", "SparkVersion", "InputFileName", "InputFileBlockStart",
+    "InputFileBlockLength", "SparkPartitionID", "MonotonicallyIncreasingID",
+}  # fmt: skip
+SUBQUERIES = {"ScalarSubquery", "Exists", "ListQuery", "LateralSubquery", "InSubquery"}
+# Text that Spark reads as the clock where it makes a time of it.
+CLOCK_WORDS = {"now", "today", "tomorrow", "yesterday"}
+REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
+AT_ANY_TIME = "use the event time; both layers must give the same rows at any time"
+COMPARED = (
+    "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string", "binary", "date",
+    "timestamp", "timestamp_ntz",
+)  # fmt: skip
+
+
+def check_plan(plan: Node, schema: StructType, given: Sequence[DataFrame], pipeline: Pipeline) -> None:
+    """Refuse a function whose rows could differ between the layers, or from one run to the next."""
+    lineage = Lineage(plan, given)
+    for node in plan.walk():
+        check_node(node, pipeline)
+        for expression in node.expressions:
+            check_steady(expression, pipeline)
+    check_types(schema, pipeline)
+    for columns in (schema, *(frame.schema for frame in given)):
+        check_names(columns, pipeline)
+    check_above(plan, pipeline)
+    check_grouping(plan, lineage, pipeline)
+    check_order(plan, lineage, pipeline)
+    check_rounding(plan, pipeline)
+
+
+def check_node(node: Node, pipeline: Pipeline) -> None:
+    """Refuse nodes whose rows follow from more than the events: other tables, partitions, order, chance."""
+    if not node.below and node.given is None and node.kind not in CONSTANTS:
+        cure = "read it as a topic, or write what is constant into the function"
+        refuse(pipeline, f"the function reads something that is no topic: {node.kind}", cure)
+    if node.kind in ("Deduplicate", "Distinct"):
+        # Which of several rows stays is chance, and a stream forgets what it has seen by rules of its own.
+        refuse(pipeline, "it drops duplicates itself", "declare the topic's unique=, and both layers take each id once")
+    if node.below and node.kind not in KNOWN | ROW_BY_ROW:
+        cure = "use select, where, join, groupBy and a udf over single events"
+        refuse(pipeline, f"what {node.kind} gives depends on how rows are cut into batches and partitions", cure)
+
+
+def check_steady(expression: Expression, pipeline: Pipeline) -> None:
+    """Refuse what is another value at another time, or each time it is worked out."""
+    steady = bool(expression.jvm.deterministic())
+    for one, _ in expression.walk():
+        name = str(one.jvm.prettyName()) if hasattr(one.jvm, "prettyName") else one.kind
+        text = one.kind == "Cast" and one.below[0].kind == "Literal" and one.below[0].words.strip().lower()
+        if one.kind in CLOCKS or (text in CLOCK_WORDS and one.type in ("date", "timestamp", "timestamp_ntz")):
+            refuse(pipeline, f"the function reads the clock or chance: {text or name + '()'}", AT_ANY_TIME, one)
+        if one.kind in SUBQUERIES:
+            refuse(pipeline, "the function asks a subquery", "join the topics", one)
+        if not steady and not one.jvm.deterministic() and all(child.jvm.deterministic() for child in one.below):
+            refuse(pipeline, f"the function reads the clock or chance: {name}()", AT_ANY_TIME, one)
+
+
+def check_names(columns: DataType, pipeline: Pipeline) -> None:
+    """Refuse names inside structs that a Delta table cannot have."""
+    if isinstance(columns, StructType):
+        for field in columns.fields:
+            if REFUSED_BY_DELTA.intersection(field.name):
+                refuse(pipeline, f"{field.name!r} cannot name a table's column", "leave out blanks and , ; { } ( ) =")
+            check_names(field.dataType, pipeline)
+    elif isinstance(columns, ArrayType):
+        check_names(columns.elementType, pipeline)
+    elif isinstance(columns, MapType):
+        check_names(columns.keyType, pipeline)
+        check_names(columns.valueType, pipeline)
+
+
+def check_types(schema: StructType, pipeline: Pipeline) -> None:
+    """Refuse a measure of which nobody can say that two are the same."""
+    for field in schema.fields:
+        bad = incomparable(field.dataType)
+        if bad is not None and field.name != "window":
+            cure = "give it as text or numbers; of a map: F.array_sort(F.map_entries(...))"
+            refuse(pipeline, f"{field.name!r} holds a {bad}, and two of these cannot be compared", cure)
+
+
+def incomparable(kind: DataType) -> str | None:
+    """The type within a type that has no equality both layers can be held to."""
+    if isinstance(kind, ArrayType):
+        return incomparable(kind.elementType)
+    if isinstance(kind, StructType):
+        return next((bad for field in kind.fields if (bad := incomparable(field.dataType))), None)
+    name = kind.simpleString()
+    return None if name.split("(")[0] in COMPARED else name.upper().split("<")[0]
+
+
+def check_above(plan: Node, pipeline: Pipeline) -> None:
+    """Above its aggregation a stream can only rename and compute: a row that it gave out it never takes back."""
+    above, aggregate = top_aggregate(plan)
+    if aggregate is None:
+        if any(node.kind == "Aggregate" for node in plan.walk()):
+            cure = "aggregate once, last; join or unite the events before it"
+            refuse(pipeline, "rows meet above an aggregation", cure)
+        return
+    for node in above:
+        if node.kind == "Filter" and pipeline.append_only:
+            continue  # a session is given out once, when it is over
+        first = node.expressions[0] if node.expressions else None
+        if node.kind == "Filter":
+            cure = "filter the events before groupBy, or give the condition as a measure and let the reader filter"
+            refuse(pipeline, "it filters what it has aggregated: a stream never takes a row back", cure, first)
+        if node.kind not in ROW_BY_ROW:
+            cure = "end with groupBy(...).agg(...) and selects of single rows"
+            refuse(pipeline, f"{node.kind} stands above its aggregation", cure, first)

@@ -1,0 +1,30 @@
+"""Tables as this process's Spark makes and changes them."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tally.lake import delta
+
+
+def make_table(spark: SparkSession, where: str, schema: DataFrame, properties: dict[str, str]) -> None:
+    """Create an empty Delta table of a frame's columns, partitioned by `_date`, unless it is there."""
+    columns = schema._jdf.schema().asNullable().toDDL()  # of its own, Python leaves out what must be quoted
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS delta.`{where}` ({columns}) USING delta PARTITIONED BY (_date) "
+        f"TBLPROPERTIES ({listed(properties)})"
+    )
+
+
+def set_properties(spark: SparkSession, path: str, wanted: dict[str, str]) -> None:
+    """Give a table that has other ones these properties; in one commit, and only where something differs."""
+    table = delta.table(path)
+    known = table.metadata().configuration if table else {}
+    changed = {name: value for name, value in wanted.items() if known.get(name) != value}
+    if changed:
+        spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({listed(changed)})")
+
+
+def listed(properties: dict[str, str]) -> str:
+    """Table properties as SQL has them."""
+    return ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())
