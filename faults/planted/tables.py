@@ -76,7 +76,8 @@ def quiet(stage: Stage, rng: random.Random, *, agreed: bool = True) -> Place:
     least = 1 if stage.kind == "events" else 2  # events
     calm = [
         place for place in sorted(then, key=str)
-        if now.get(place) == then[place] and T0 + 12 * MINUTE < place[0] < FLUSHED - 10 * MINUTE and then[place][0] >= least
+        if now.get(place) == then[place] and T0 + 12 * MINUTE < place[0] < FLUSHED - 10 * MINUTE
+        and then[place][0] >= least
     ]  # fmt: skip
     both = [place for place in calm if alike(place) == agreed]
     if not both:
