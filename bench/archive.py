@@ -56,7 +56,8 @@ def archived(spark: Any, home: Path, lake: str, *, keep: bool) -> dict[str, Any]
 def looked_at(spark: Any, hour: tuple[int, int]) -> dict[str, Any]:
     """The last archive verified, by an hour and whole, and decoded again because the skew changed."""
     from tally.catalog.load import catalogue
-    from tally.sources import manifest, redecode
+    from tally.sources import redecode
+    from tally.sources.witnesses import manifest
 
     topic = catalogue().topic("rides")
     took: dict[str, Any] = {}

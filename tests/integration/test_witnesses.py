@@ -20,8 +20,9 @@ from tally.base.settings import settings
 from tally.batch.maintain import maintain
 from tally.jobs.batch import batch
 from tally.lake import delta
-from tally.sources import archive, manifest
+from tally.sources import archive
 from tally.sources.ingest import ingest
+from tally.sources.witnesses import manifest
 
 NAME = "tumbling"
 Harm = Callable[[DeltaTable, DataFrame, str], None]

@@ -25,8 +25,10 @@ from tally.base.settings import settings
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Topic
 from tally.control import runs
-from tally.sources import account, archive, contract, manifest
+from tally.sources import archive
 from tally.sources.ingest import ingest
+from tally.sources.records import contract
+from tally.sources.witnesses import account, manifest
 
 MINUTE = 60_000
 T0 = worlds.T0

@@ -13,7 +13,8 @@ from pyspark.sql import SparkSession
 from tally.base.errors import AnswerIsNo
 from tally.catalog.spec import Topic
 from tally.control import runs
-from tally.sources import archive, ingest, kafka, manifest
+from tally.sources import archive, ingest, kafka
+from tally.sources.witnesses import manifest
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,9 @@ from pyspark.sql import functions as F
 from tally.base.errors import AnswerIsNo
 from tally.catalog.spec import Topic
 from tally.lake import delta
-from tally.sources import archive, manifest
+from tally.sources import archive
 from tally.sources.mend import mend
+from tally.sources.witnesses import manifest
 
 
 @pytest.fixture(scope="module")

@@ -27,8 +27,9 @@ from tally.base.errors import AnswerIsNo
 from tally.batch.maintain import targets
 from tally.catalog.spec import Topic
 from tally.control import runs
-from tally.sources import archive, manifest, redecode
+from tally.sources import archive, redecode
 from tally.sources.ingest import ingest
+from tally.sources.witnesses import manifest
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ from tally.kinds import kind_of
 from tally.reconcile.digest import NOTHING, alike, digests, same
 from tally.reconcile.seal import sealable
 from tally.reconcile.trimmed import vouchers
-from tally.sources import account, manifest
 from tally.sources.archived import Until, archive_versions
+from tally.sources.witnesses import account, manifest
 
 Faults = dict[Seal, str]
 

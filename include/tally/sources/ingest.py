@@ -20,12 +20,14 @@ from tally.catalog.spec import Topic
 from tally.host import lock
 from tally.lake import delta
 from tally.lake.session import jvm_pid
-from tally.sources import account, archive, beginning, cells, contract, kafka, redecode, unarchived
+from tally.sources import archive, beginning, kafka, redecode
 from tally.sources.archive import Ingest, Offsets
-from tally.sources.checksum import hourly
 from tally.sources.client import spark_options
-from tally.sources.decode import decode
 from tally.sources.frames import FETCH
+from tally.sources.records import contract
+from tally.sources.records.decode import decode
+from tally.sources.witnesses import account, cells
+from tally.sources.witnesses.checksum import hourly
 
 
 def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
@@ -38,7 +40,7 @@ def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
         ends = kafka.end_offsets(topic.name)  # later records are the next run's: a live topic never ends
         last = archive.progress(topic)
         if last is None:
-            unarchived.tell(topic, kafka.begin_offsets(topic.name))
+            beginning.report_never_archived(topic, kafka.begin_offsets(topic.name))
         account.repair(topic)
         if last is not None:
             account.check_last(topic, last)

@@ -24,13 +24,15 @@ from tally.control import runs
 from tally.host import lock
 from tally.lake import delta, memory
 from tally.lake.session import jvm_pid
-from tally.sources import account, archive, contract, kafka, manifest, redecode, unreadable
+from tally.sources import archive, kafka, redecode, unreadable
 from tally.sources.archive import Ingest
-from tally.sources.checksum import RECORD
-from tally.sources.claims import claimed
-from tally.sources.decode import decode
 from tally.sources.ingest import read_kafka
-from tally.sources.mismatch import Mismatch
+from tally.sources.records import contract
+from tally.sources.records.decode import decode
+from tally.sources.witnesses import account, manifest
+from tally.sources.witnesses.checksum import RECORD
+from tally.sources.witnesses.claims import claimed
+from tally.sources.witnesses.mismatch import Mismatch
 
 Places = dict[int, list[Range]]  # ranges of offsets, by partition
 

@@ -20,11 +20,14 @@ from tally.catalog.spec import Topic
 from tally.host import lock
 from tally.lake import delta
 from tally.lake.session import jvm_pid
-from tally.sources import account, archive, cells, contract, manifest
-from tally.sources.archive import PROGRESS, Ingest, Words
-from tally.sources.cells import Sums
-from tally.sources.checksum import HOUR, RECORD, hourly, summed, whole
-from tally.sources.decode import decode
+from tally.sources import archive
+from tally.sources.archive import PROGRESS, Ingest
+from tally.sources.records import contract
+from tally.sources.records.decode import decode
+from tally.sources.witnesses import account, cells, manifest
+from tally.sources.witnesses.account import Words
+from tally.sources.witnesses.cells import Sums
+from tally.sources.witnesses.checksum import HOUR, RECORD, hourly, summed, whole
 
 # Ranges of event time that a commit names as changed; the narrowest gaps between more of them are filled.
 MOST_RANGES = 512

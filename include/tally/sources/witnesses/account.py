@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from tally.base.errors import AnswerIsNo
@@ -10,10 +11,29 @@ from tally.catalog.spec import Topic
 from tally.control import manifests, runs
 from tally.lake import delta
 from tally.sources import archive
-from tally.sources.archive import PROGRESS, Ingest, Words
-from tally.sources.cells import Counted
+from tally.sources.archive import PROGRESS, Ingest
+from tally.sources.witnesses.cells import Counted, Manifest
 
 ALWAYS = (-(1 << 60), 1 << 60)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words:
+    """What a commit of archive or quarantine says, as far as it is asked for."""
+
+    kind: str
+    version: int
+    timestamp: int
+    said: dict[str, Any] = field(repr=False)
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands among all: later ones have a higher place."""
+        return self.said["era"], self.said["seq"]
+
+    @property
+    def manifest(self) -> Manifest:
+        return Manifest.from_words(self.said["manifest"])
 
 
 def counts(counted: Counted) -> dict[str, Any]:

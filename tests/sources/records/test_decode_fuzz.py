@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tally import topic
-from tally.sources.decode import decode
+from tally.sources.records.decode import decode
 
 TAKEN_AT = datetime(2026, 11, 18, 10, 0, tzinfo=UTC)
 MS = int(TAKEN_AT.timestamp() * 1000)

@@ -17,7 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, StringType, StructField, Stru
 from tally.base.duration import millis, parse_duration
 from tally.base.settings import settings
 from tally.catalog.spec import Topic
-from tally.sources import wire
+from tally.sources.records import wire
 
 WHERE = ("_partition", "_offset", "_broker_time")
 # Only JSON as its standard has it; what Spark's reader allows beyond that is two meanings for one record.

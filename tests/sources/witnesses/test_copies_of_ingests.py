@@ -11,8 +11,8 @@ from tally.base.errors import AnswerIsNo
 from tally.catalog.declare import topic
 from tally.control import manifests
 from tally.reconcile.conserve import joined
-from tally.sources import account
 from tally.sources.archive import Ingest
+from tally.sources.witnesses import account
 
 rides = topic("rides", schema="id BIGINT, at TIMESTAMP", event_time="at", lateness="10 minutes")
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from tally.catalog.ranges import Range, ceil, floor, merge
 from tally.catalog.spec import Topic
 from tally.control import manifests
-from tally.sources import contract
-from tally.sources.cells import Manifest, Sums
-from tally.sources.checksum import HOUR
+from tally.sources.records import contract
+from tally.sources.witnesses.cells import Manifest, Sums
+from tally.sources.witnesses.checksum import HOUR
 
 # Hours that are compared one by one; of more than two years of them all rows are compared per partition instead.
 MOST_HOURS = 20_000

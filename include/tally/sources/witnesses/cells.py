@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tally.catalog.ranges import Range
-from tally.sources.checksum import HOUR, summed, whole
+from tally.sources.witnesses.checksum import HOUR, summed, whole
 
 # Hours in a cell: an hour, a day, 32 days, all of time (0). Each holds the ones before it whole.
 GRAINS = (1, 24, 768, 0)

@@ -17,13 +17,13 @@ from tally.base.errors import AnswerIsNo
 from tally.catalog.ranges import Range
 from tally.catalog.spec import Topic
 from tally.control import manifests
-from tally.sources import account, archive
-from tally.sources.cells import NONE, Cell, Sums, merged
-from tally.sources.checksum import HOUR, hourly, summed
-from tally.sources.claims import EVERYTHING, Claimed, cells_of, claimed, said
-from tally.sources.located import located
-from tally.sources.mismatch import Mismatch
+from tally.sources import archive
 from tally.sources.ranged import in_ranges
+from tally.sources.witnesses import account
+from tally.sources.witnesses.cells import NONE, Cell, Sums, merged
+from tally.sources.witnesses.checksum import HOUR, hourly, summed
+from tally.sources.witnesses.claims import EVERYTHING, Claimed, cells_of, claimed, said
+from tally.sources.witnesses.mismatch import Mismatch, located
 
 PLACES = ("archive", "quarantine")
 SHOWN = 5  # mismatches in a message

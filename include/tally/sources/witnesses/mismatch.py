@@ -1,17 +1,34 @@
-"""Which offsets of a mismatch are lost or doubled, as far as those that are there in archive and quarantine tell."""
+"""What an archive or a quarantine lost or gained, as a value; the very offsets at fault, where they can be told."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from tally.catalog.ranges import Range
-from tally.sources.mismatch import Mismatch
 
 MOST_LOOKED_INTO = 16  # mismatches of one look: each costs a query, and only where something is wrong
 MOST_RANGES = 64  # of one mismatch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mismatch:
+    """Offsets of a partition whose rows are not what the commit that wrote them said."""
+
+    topic: str
+    place: str  # archive | quarantine
+    partition: int
+    first: int
+    to: int
+    seq: int  # the ingest at fault
+    lost: int  # rows too few; below 0: too many; 0: as many, and others
+
+    def __str__(self) -> str:
+        what = f"lost {self.lost}" if self.lost > 0 else f"{-self.lost} too many" if self.lost else "content differs"
+        where = f"topic {self.topic}, partition {self.partition}, offsets [{self.first}, {self.to})"
+        return f"{where}: {what} ({self.place}, ingest {self.seq})"
 
 
 def located(found: list[Mismatch], rows: dict[str, DataFrame]) -> list[Mismatch]:
