@@ -16,8 +16,8 @@ from tally.base.errors import AnswerIsNo, StreamFailed
 from tally.control import incidents, streams
 from tally.control.store import now_ms
 from tally.host import driver_files, lock
-from tally.speed import hosted as hosting
 from tally.speed import query as queries
+from tally.speed import stream_runner as hosting
 from tally.speed.driver import Driver
 from tally.supervise import status, wishes
 

@@ -13,9 +13,9 @@ from tally.base.errors import DataLost, StreamFailed
 from tally.control import incidents, streams
 from tally.lake import memory, session
 from tally.speed import driver as drivers
-from tally.speed import query as queries
 from tally.speed.driver import Driver
 from tally.speed.refusal import as_refusal, diagnosed
+from tally.speed.start import agreement
 
 
 @dataclass
@@ -115,7 +115,7 @@ def test_looking_for_the_cause_of_one_failure_does_not_end_the_others(
         def look(*_: object) -> None:
             raise raised
 
-        monkeypatch.setattr(queries, "check_sources", look)
+        monkeypatch.setattr(agreement, "check_topics", look)
         return diagnosed(error, Named()).message  # type: ignore[arg-type]
 
     assert found(DataLost("records are gone", pipeline="demand")) == "records are gone"

@@ -226,7 +226,7 @@ def test_a_driver_that_died_of_a_full_heap_is_told_with_memory_and_the_cure() ->
 def test_what_a_driver_died_of_is_told_without_its_log_s_stamps(monkeypatch: pytest.MonkeyPatch, form: str) -> None:
     monkeypatch.setenv("TALLY_LOG_FORMAT", form)
     log = "from tally.host import driver_log; driver_log.begin(); import logging; "
-    die(log + "logging.getLogger('tally.speed.hosted').error('trips: the disk is full')")
+    die(log + "logging.getLogger('tally.speed.stream_runner').error('trips: the disk is full')")
     assert act(command=COMMAND).saw.endswith("is gone (trips: the disk is full)")
 
 

@@ -12,7 +12,7 @@ import typer
 from tally.cli.output import Json, say, show
 
 if TYPE_CHECKING:
-    from tally.speed.rebuild import Plan
+    from tally.speed.start.rebuild import Plan
 
 Chosen = Annotated[list[str] | None, typer.Argument(help="Which pipelines; none named: all.")]
 CaughtUp = Annotated[bool, typer.Option("--until-caught-up", help="End once all that Kafka holds now is read.")]
@@ -115,7 +115,7 @@ def rebuild(
     """Begin a stream anew from the offsets that Kafka still holds; sealed windows stay served from the batch."""
     from tally.catalog.load import catalogue
     from tally.control.streams import check_reason
-    from tally.speed import rebuild as rebuilding
+    from tally.speed.start import rebuild as rebuilding
 
     wanted = catalogue().pipeline(pipeline)
     check_reason(why)

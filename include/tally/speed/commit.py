@@ -17,7 +17,7 @@ from tally.control import leases, ledger
 from tally.control.ledger import Ranges
 from tally.lake import delta, inside_delta
 from tally.sources.frames import partition_date
-from tally.speed import checkpoint, past
+from tally.speed import checkpoint
 
 
 def path(pipeline: Pipeline) -> str:
@@ -99,27 +99,3 @@ def committed(spark: SparkSession, pipeline: Pipeline, generation: int, batch: i
         if words.get("kind") == "micro-batch" and (words["generation"], words["batch"]) == (generation, batch):
             return ledger.from_commit(commit)
     raise AssertionError(f"micro-batch {batch} of {pipeline.name} was written but no commit holds it")
-
-
-def repair_ledger(pipeline: Pipeline) -> int:
-    """Copy into the ledger what it lacks, from Delta commits and from what was kept of older ones; the count of it.
-
-    Older ones go first, and in parts: a repair that is killed goes on where it was.
-    """
-    reached, whole = ledger.unbroken(pipeline.name, pipeline.version)
-    missing, joined = dict[tuple[int, int], ledger.MicroBatch](), False
-    for commit in delta.commits(path(pipeline)):
-        if commit.words.get("kind") == "micro-batch":
-            place = (commit.words["generation"], commit.words["batch"])
-            joined = whole and place[1] <= reached.get(place[0], -1)
-            if joined:
-                break
-            missing[place] = ledger.from_commit(commit)
-    count = len(missing)
-    for part in [] if joined else past.parts(pipeline):
-        lacking = [entry for entry in part if entry.batch > reached.get(entry.generation, -1)]
-        older = [entry for entry in lacking if (entry.generation, entry.batch) not in missing]
-        ledger.record(older)
-        count += len(older)
-    ledger.record(missing[place] for place in sorted(missing))
-    return count

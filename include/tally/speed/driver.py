@@ -21,8 +21,8 @@ from tally.control import incidents, leases, streams
 from tally.host import driver_files, driver_log, lock
 from tally.lake import memory
 from tally.lake.session import jvm_pid, session
-from tally.speed.hosted import Hosted
-from tally.speed.keeper import Keeper
+from tally.speed.stream_runner import Hosted
+from tally.speed.upkeep.keeper import Keeper
 
 log = logging.getLogger(__name__)
 TURN_SECONDS = 1.0

@@ -19,8 +19,8 @@ from tally.control.store import now_ms, store
 from tally.host import driver_files, driver_log, lock, process
 from tally.lake import memory
 from tally.sources import kafka
-from tally.speed import agree
-from tally.speed.agree import Finding
+from tally.speed.start import agreement, stored_state
+from tally.speed.start.agreement import Finding
 from tally.supervise.policy import SILENCE_MS
 
 GIB = 2**30
@@ -106,8 +106,8 @@ def of_kafka(pipeline: Pipeline) -> Iterator[Finding]:
 def of_agreement(pipeline: Pipeline, *, silent: bool) -> list[Finding]:
     """What must agree for the stream to start; a silent Kafka is not asked again."""
     try:
-        sight = agree.look(pipeline)
-        return list(agree.at_rest(sight) if silent else agree.findings(sight, kafka.HURRY))
+        stored = stored_state.read(pipeline)
+        return list(agreement.at_rest(stored) if silent else agreement.findings(stored, kafka.HURRY))
     except TallyError as fault:
         return [Finding(name="checkpoint", seen=fault.message, fault=fault)]
 

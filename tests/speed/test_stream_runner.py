@@ -14,11 +14,11 @@ from sqlalchemy.exc import OperationalError
 from tally.base.errors import StreamFailed
 from tally.control import incidents, leases, streams
 from tally.host import lock
-from tally.speed import keeper as keepers
 from tally.speed import query as queries
-from tally.speed.hosted import Hosted
-from tally.speed.keeper import Keeper
 from tally.speed.progress import CALM_SECONDS
+from tally.speed.stream_runner import Hosted
+from tally.speed.upkeep import keeper as keepers
+from tally.speed.upkeep.keeper import Keeper
 
 
 @dataclass

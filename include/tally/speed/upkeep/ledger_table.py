@@ -18,6 +18,7 @@ from tally.catalog.spec import Pipeline
 from tally.control import ledger
 from tally.control.ledger import MicroBatch
 from tally.lake import delta
+from tally.speed import commit
 
 # Entries held in memory, and written in one transaction: seconds for which others wait for the control store.
 PART = 20_000
@@ -103,3 +104,27 @@ def parts(pipeline: Pipeline) -> Iterator[list[MicroBatch]]:
 def entries(pipeline: Pipeline) -> list[MicroBatch]:
     """All of them, in the order in which the micro-batches ran."""
     return [entry for part in parts(pipeline) for entry in part]
+
+
+def repair(pipeline: Pipeline) -> int:
+    """Copy into the ledger what it lacks, from Delta commits and from what was kept of older ones; the count of it.
+
+    Older ones go first, and in parts: a repair that is killed goes on where it was.
+    """
+    reached, whole = ledger.unbroken(pipeline.name, pipeline.version)
+    missing, joined = dict[tuple[int, int], ledger.MicroBatch](), False
+    for found in delta.commits(commit.path(pipeline)):
+        if found.words.get("kind") == "micro-batch":
+            place = (found.words["generation"], found.words["batch"])
+            joined = whole and place[1] <= reached.get(place[0], -1)
+            if joined:
+                break
+            missing[place] = ledger.from_commit(found)
+    count = len(missing)
+    for part in [] if joined else parts(pipeline):
+        lacking = [entry for entry in part if entry.batch > reached.get(entry.generation, -1)]
+        older = [entry for entry in lacking if (entry.generation, entry.batch) not in missing]
+        ledger.record(older)
+        count += len(older)
+    ledger.record(missing[place] for place in sorted(missing))
+    return count

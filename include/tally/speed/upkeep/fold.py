@@ -19,7 +19,8 @@ from tally.catalog.spec import Pipeline
 from tally.control import seals
 from tally.control.store import now_ms
 from tally.lake import delta
-from tally.speed import commit, past
+from tally.speed import commit
+from tally.speed.upkeep import ledger_table
 
 # A fold rewrites the days it touches: one with fewer files than this reads fast enough as it is.
 FILES_WORTH_A_FOLD = 16
@@ -86,7 +87,7 @@ def trim(spark: SparkSession, pipeline: Pipeline) -> int:
     old = [day for day in days_of(table) if (day - date(1970, 1, 1)) / timedelta(milliseconds=1) < before]
     gone = list(islice((day for day in old if whole_day_sealed(spark, pipeline, day, before)), MOST_DAYS))
     if gone:
-        past.will_trim(spark, pipeline, gone)
+        ledger_table.will_trim(spark, pipeline, gone)
         failpoint("speed.before_trim")
         nothing = spark.read.format("delta").load(where).where("false")
         words = delta.words("trim", days=[str(day) for day in gone])
@@ -102,7 +103,7 @@ def days_of(table: DeltaTable) -> list[date]:
 
 def trimmed_days(pipeline: Pipeline, version: int) -> list[date]:
     """The days whose rows a version of the speed table no longer has because their windows were sealed long ago."""
-    ever = past.trimmed(pipeline)
+    ever = ledger_table.trimmed(pipeline)
     return sorted(set(ever) - set(days_of(DeltaTable(commit.path(pipeline), version=version)))) if ever else []
 
 

@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from tally.control import ledger
 from tally.control.ledger import MicroBatch
 from tally.lake import delta
-from tally.speed import commit, past
+from tally.speed.upkeep import ledger_table
 
 
 @dataclass
@@ -35,12 +35,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream of whose hundred micro-batches the log holds the last ten, and the kept ones all but five of these."""
     monkeypatch.setenv("TALLY_HOME", str(tmp_path))
     monkeypatch.delenv("TALLY_CONTROL", raising=False)
-    monkeypatch.setattr(past, "PART", 7)
+    monkeypatch.setattr(ledger_table, "PART", 7)
     kept = [entry(batch) for batch in (*range(60, 95), *range(60), 10)]  # not in order, and one of them twice
     rows = [
-        {n: getattr(one, n) for n in past.COLUMNS} | {"ranges": json.dumps(one.ranges)} for one in kept
+        {n: getattr(one, n) for n in ledger_table.COLUMNS} | {"ranges": json.dumps(one.ranges)} for one in kept
     ]  # fmt: skip
-    write_deltalake(past.path(Named()), pa.Table.from_pylist(rows))  # type: ignore[arg-type]
+    write_deltalake(ledger_table.path(Named()), pa.Table.from_pylist(rows))  # type: ignore[arg-type]
     log = [as_commit(entry(batch)) for batch in range(99, 89, -1)]
     monkeypatch.setattr(delta, "commits", lambda _: iter(log))
 
@@ -53,9 +53,9 @@ def as_commit(one: MicroBatch) -> delta.Commit:
 
 
 def test_a_lost_ledger_is_made_again_from_the_log_and_from_what_was_kept() -> None:
-    assert commit.repair_ledger(Named()) == 100  # type: ignore[arg-type]
+    assert ledger_table.repair(Named()) == 100  # type: ignore[arg-type]
     assert ledger.read("p", "v1") == [entry(batch) for batch in range(100)]
-    assert commit.repair_ledger(Named()) == 0, "nothing is lacking"  # type: ignore[arg-type]
+    assert ledger_table.repair(Named()) == 0, "nothing is lacking"  # type: ignore[arg-type]
 
 
 def test_a_repair_that_is_killed_has_kept_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,10 +69,10 @@ def test_a_repair_that_is_killed_has_kept_what_it_did(monkeypatch: pytest.Monkey
     with monkeypatch.context() as patch:
         patch.setattr(ledger, "record", dies)
         with pytest.raises(KeyboardInterrupt):
-            commit.repair_ledger(Named())  # type: ignore[arg-type]
+            ledger_table.repair(Named())  # type: ignore[arg-type]
     reached, whole = ledger.unbroken("p", "v1")
     assert (reached, whole) == ({1: 26}, True)
-    assert commit.repair_ledger(Named()) == 73  # type: ignore[arg-type]
+    assert ledger_table.repair(Named()) == 73  # type: ignore[arg-type]
     assert ledger.read("p", "v1") == [entry(batch) for batch in range(100)]
 
 
@@ -81,11 +81,11 @@ def test_a_gap_is_found_and_filled() -> None:
     assert ledger.unbroken("p", "v1") == ({1: -1}, False)
     ledger.record([entry(0), replace(entry(0), generation=2)])
     assert ledger.unbroken("p", "v1") == ({1: 39, 2: 0}, False)
-    commit.repair_ledger(Named())  # type: ignore[arg-type]
+    ledger_table.repair(Named())  # type: ignore[arg-type]
     assert len(ledger.read("p", "v1", 1)) == 100
 
 
 def test_a_whole_ledger_reads_nothing_that_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     ledger.record(entry(batch) for batch in range(98))
-    monkeypatch.setattr(past, "parts", lambda _: pytest.fail("years of entries are read at each start"))
-    assert commit.repair_ledger(Named()) == 2  # type: ignore[arg-type]
+    monkeypatch.setattr(ledger_table, "parts", lambda _: pytest.fail("years of entries are read at each start"))
+    assert ledger_table.repair(Named()) == 2  # type: ignore[arg-type]

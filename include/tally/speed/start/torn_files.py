@@ -4,7 +4,7 @@ Three files may be so. A plan (offsets/N) that cannot be read, of a micro-batch 
 table knows, was never run to its end: Spark plans it anew, from the end of the one before. An entry of the commit log
 (commits/N) that cannot be read: Spark runs micro-batch N again by its plan, and where the table holds it already, it is
 written into nothing. The newest entry of the table's log that cannot be read, and that ledger and commit log do not
-know: its micro-batch is run again, or its fold done again. Whatever else is harmed is refused: see agree.
+know: its micro-batch is run again, or its fold done again. Whatever else is harmed is refused: see agreement.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from pathlib import Path
 from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control import incidents
-from tally.speed import agree, checkpoint
+from tally.speed import checkpoint
+from tally.speed.start import stored_state
+from tally.speed.start.stored_state import StoredState
 
 log = logging.getLogger(__name__)
 CAUSE = "half-written file"
@@ -25,8 +27,8 @@ def heal(pipeline: Pipeline) -> list[str]:
     """Put aside what may be, and say so; the caller is the table's one writer. A line for each file."""
     done: list[str] = []
     while True:
-        sight = agree.look(pipeline)
-        line = table_entry(sight) or commit_entry(sight) or plan(sight)
+        stored = stored_state.read(pipeline)
+        line = table_entry(stored) or commit_entry(stored) or plan(stored)
         if not line:
             return done
         done.append(line)
@@ -35,51 +37,51 @@ def heal(pipeline: Pipeline) -> list[str]:
         incidents.close(pipeline.name, CAUSE, done=line)
 
 
-def plan(sight: agree.Sight) -> str:
+def plan(stored: StoredState) -> str:
     """The newest plan, if it cannot be read and was never applied; with it what its run left in the state."""
-    if not (sight.local and sight.plans) or sight.log.harmed is not None:
+    if not (stored.local and stored.plans) or stored.log.harmed is not None:
         return ""
-    newest, sources = sight.plans[-1], sight.pipeline.reads
-    fault = checkpoint.plan_fault(sight.root, newest, sources)
-    if not fault or max([-1, *sight.commits]) >= newest or applied(sight) != newest - 1:
+    newest, sources = stored.plans[-1], stored.pipeline.reads
+    fault = checkpoint.plan_fault(stored.root, newest, sources)
+    if not fault or max([-1, *stored.commits]) >= newest or applied(stored) != newest - 1:
         return ""
-    for file in sorted(Path(sight.root, "state").rglob("*.*")):
+    for file in sorted(Path(stored.root, "state").rglob("*.*")):
         version = file.name.split(".")[0]
         if version.isdigit() and int(version) > newest:  # micro-batch N makes version N + 1
-            move(file, Path(sight.root, "aside", file.relative_to(sight.root)))
-    move(Path(sight.root, "offsets", str(newest)), Path(sight.root, "aside", f"offsets-{newest}"))
+            move(file, Path(stored.root, "aside", file.relative_to(stored.root)))
+    move(Path(stored.root, "offsets", str(newest)), Path(stored.root, "aside", f"offsets-{newest}"))
     return f"offsets/{newest} {fault}; it was only planned: put aside, and planned anew"
 
 
-def commit_entry(sight: agree.Sight) -> str:
+def commit_entry(stored: StoredState) -> str:
     """The newest entry of the commit log, if it cannot be read and Spark will run what comes after the applied ones."""
-    if not (sight.local and sight.plans and sight.commits) or sight.log.harmed is not None:
+    if not (stored.local and stored.plans and stored.commits) or stored.log.harmed is not None:
         return ""
-    newest, last, sources = sight.commits[-1], sight.plans[-1], sight.pipeline.reads
-    fault = checkpoint.commit_fault(sight.root, newest)
-    if not fault or newest > last or checkpoint.plan_fault(sight.root, last, sources):
+    newest, last, sources = stored.commits[-1], stored.plans[-1], stored.pipeline.reads
+    fault = checkpoint.commit_fault(stored.root, newest)
+    if not fault or newest > last or checkpoint.plan_fault(stored.root, last, sources):
         return ""
-    if applied(sight) not in (last - 1, last):  # what Spark runs again is the last plan
+    if applied(stored) not in (last - 1, last):  # what Spark runs again is the last plan
         return ""
-    move(Path(sight.root, "commits", str(newest)), Path(sight.root, "aside", f"commits-{newest}"))
+    move(Path(stored.root, "commits", str(newest)), Path(stored.root, "aside", f"commits-{newest}"))
     return f"commits/{newest} {fault}: put aside, and micro-batch {last} is run again"
 
 
-def table_entry(sight: agree.Sight) -> str:
+def table_entry(stored: StoredState) -> str:
     """The newest entry of the table's log, if it cannot be read and nobody counts on it."""
-    log, table = sight.log, settings().table("speed", sight.pipeline.name, sight.pipeline.version)
-    if sight.fresh or not sight.local or "://" in table or log.harmed is None or log.harmed != log.version:
+    log, table = stored.log, settings().table("speed", stored.pipeline.name, stored.pipeline.version)
+    if stored.fresh or not stored.local or "://" in table or log.harmed is None or log.harmed != log.version:
         return ""
-    known = sight.recorded is not None and sight.recorded.delta_version >= log.version
-    if known or max([-1, *sight.commits]) > applied(sight):
+    known = stored.recorded is not None and stored.recorded.delta_version >= log.version
+    if known or max([-1, *stored.commits]) > applied(stored):
         return ""
-    move(Path(table, "_delta_log", f"{log.version:020d}.json"), Path(sight.root, "aside", f"delta-{log.version}.json"))
+    move(Path(table, "_delta_log", f"{log.version:020d}.json"), Path(stored.root, "aside", f"delta-{log.version}.json"))
     return f"{log.wrong}; nothing was counted on it: put aside, and done again"
 
 
-def applied(sight: agree.Sight) -> int:
+def applied(stored: StoredState) -> int:
     """The newest applied micro-batch of the checkpoint's generation; -1 where none is."""
-    return sight.mine.batch if sight.mine is not None else -1
+    return stored.mine.batch if stored.mine is not None else -1
 
 
 def move(file: Path, to: Path) -> None:

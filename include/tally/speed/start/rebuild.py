@@ -18,7 +18,8 @@ from tally.control import incidents, leases, ledger, runs, seals, streams
 from tally.host import lock
 from tally.lake import delta
 from tally.sources import kafka
-from tally.speed import agree, checkpoint, generation
+from tally.speed import checkpoint
+from tally.speed.start import generation, stored_state
 
 Offsets = dict[str, dict[int, int]]
 
@@ -84,12 +85,12 @@ def plan(pipeline: Pipeline) -> Plan:
             field="TALLY_CHECKPOINTS",
             cure=f"make the folder {pipeline.name}/{pipeline.version}/g<next number> there",
         )
-    sight = agree.look(pipeline)
+    stored = stored_state.read(pipeline)
     renewed = {topic.name: new for topic in pipeline.reads if (new := recreated(pipeline, topic.name))}
     starts = {topic.name: kafka.begin_offsets(topic.name) for topic in pipeline.reads}
     return Plan(
         pipeline=pipeline,
-        number=generation.following(sight),
+        number=generation.following(stored),
         starts=starts,
         ends={topic.name: kafka.end_offsets(topic.name) for topic in pipeline.reads},
         renewed=renewed,

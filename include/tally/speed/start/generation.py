@@ -18,7 +18,8 @@ from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control import streams
 from tally.lake import delta
-from tally.speed import agree, checkpoint
+from tally.speed import checkpoint
+from tally.speed.start.stored_state import StoredState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,10 +28,13 @@ log = logging.getLogger(__name__)
 NOTE = "rebuilt.json"
 
 
-def following(sight: agree.Sight) -> int:
+def following(stored: StoredState) -> int:
     """The number of the generation after all that any trace is left of."""
-    traces = [sight.generation, *(batch.generation for batch in (sight.recorded, sight.applied) if batch is not None)]
-    emptied = sight.log.newest("rebuild")
+    traces = [
+        stored.generation,
+        *(batch.generation for batch in (stored.recorded, stored.applied) if batch is not None),
+    ]
+    emptied = stored.log.newest("rebuild")
     return max([*traces, *([int(emptied.words["generation"])] if emptied else [])]) + 1
 
 
@@ -52,38 +56,38 @@ def make(pipeline: Pipeline, number: int, note: dict[str, Any]) -> Path:
     return folder
 
 
-def put_broken_table_aside(sight: agree.Sight) -> Path | None:
+def put_broken_table_aside(stored: StoredState) -> Path | None:
     """Where a new generation begins and the table's log is harmed, move the table out of the way, whole.
 
     A log is known to be harmed on a local disk only: see delta.log.
     """
-    where = settings().table("speed", sight.pipeline.name, sight.pipeline.version)
-    if not sight.log.wrong:
+    where = settings().table("speed", stored.pipeline.name, stored.pipeline.version)
+    if not stored.log.wrong:
         return None
-    place = Path(f"{where}.aside-g{sight.generation}")
+    place = Path(f"{where}.aside-g{stored.generation}")
     while place.exists():
         place = place.with_name(f"{place.name}+")
     Path(where).rename(place)
-    name = sight.pipeline.name
+    name = stored.pipeline.name
     log.warning(
-        "%s: %s: the table is put aside as %s, and made anew", name, sight.log.wrong, place, extra={"pipeline": name}
+        "%s: %s: the table is put aside as %s, and made anew", name, stored.log.wrong, place, extra={"pipeline": name}
     )
     return place
 
 
-def empty_table(spark: SparkSession, sight: agree.Sight) -> bool:
+def empty_table(spark: SparkSession, stored: StoredState) -> bool:
     """Take out all rows, in one commit, before a generation's first micro-batch; an empty table stays as it is.
 
     From here on nothing compares with the older generations' micro-batches: see reconcile.cut.find.
     """
-    pipeline, where = sight.pipeline, settings().table("speed", sight.pipeline.name, sight.pipeline.version)
-    streams.show(pipeline.name, version=pipeline.version, generation=sight.generation)
+    pipeline, where = stored.pipeline, settings().table("speed", stored.pipeline.name, stored.pipeline.version)
+    streams.show(pipeline.name, version=pipeline.version, generation=stored.generation)
     found = delta.table(where)
     if found is None or not found.file_uris():
         return False
     failpoint("rebuild.before_emptying")
     nothing = spark.read.format("delta").load(where).where("false")
-    words = delta.words("rebuild", generation=sight.generation)
+    words = delta.words("rebuild", generation=stored.generation)
     nothing.write.format("delta").mode("overwrite").option("userMetadata", words).save(where)
     failpoint("rebuild.after_emptying")
     return True

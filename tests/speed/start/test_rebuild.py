@@ -12,7 +12,7 @@ import pytest
 from tally.base.errors import AnswerIsNo
 from tally.control import leases
 from tally.host import lock
-from tally.speed import rebuild
+from tally.speed.start import rebuild
 
 
 def test_a_driver_on_another_machine_is_not_rebuilt_under(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

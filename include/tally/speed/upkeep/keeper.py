@@ -16,11 +16,12 @@ from tally.catalog.spec import Pipeline
 from tally.control import leases, ledger
 from tally.control.store import now_ms
 from tally.lake import delta
-from tally.speed import commit, log, past
-from tally.speed.fold import fold, trim
+from tally.speed import commit
+from tally.speed.upkeep import ledger_table, short_log
+from tally.speed.upkeep.fold import fold, trim
 
 # What leaves the log has long been copied.
-COPY_AFTER_MS = log.KEPT_MS // 2
+COPY_AFTER_MS = short_log.KEPT_MS // 2
 DAY_SECONDS = 86_400.0
 
 
@@ -67,11 +68,11 @@ class Keeper:
 
 def tidy(spark: SparkSession, pipeline: Pipeline) -> None:
     """All of it, for one pipeline; doing so again changes nothing."""
-    told = past.newest(pipeline)
+    told = ledger_table.newest(pipeline)
     uncopied = ledger.after(pipeline.name, pipeline.version, told.generation, told.batch, limit=1)
     if uncopied and uncopied[0].committed_at < now_ms() - COPY_AFTER_MS:
-        past.keep(spark, pipeline)
-    log.shorten(commit.path(pipeline))
+        ledger_table.keep(spark, pipeline)
+    short_log.shorten(commit.path(pipeline))
     fold(spark, pipeline)
     trim(spark, pipeline)
     vacuum_when_due(spark, pipeline)
@@ -84,8 +85,8 @@ def vacuum_when_due(spark: SparkSession, pipeline: Pipeline) -> bool:
         return False
     if last.exists():  # a table's first day has nothing that old
         spark.sql(f"VACUUM delta.`{commit.path(pipeline)}` RETAIN 168 HOURS")
-        if delta.table(past.path(pipeline)) is not None:
-            spark.sql(f"OPTIMIZE delta.`{past.path(pipeline)}`")
-            spark.sql(f"VACUUM delta.`{past.path(pipeline)}` RETAIN 168 HOURS")
+        if delta.table(ledger_table.path(pipeline)) is not None:
+            spark.sql(f"OPTIMIZE delta.`{ledger_table.path(pipeline)}`")
+            spark.sql(f"VACUUM delta.`{ledger_table.path(pipeline)}` RETAIN 168 HOURS")
     last.touch()
     return True

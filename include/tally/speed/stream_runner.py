@@ -19,9 +19,9 @@ from tally.host import lock
 from tally.host.waiting import backoff, until
 from tally.sources import kafka
 from tally.speed import query as queries
-from tally.speed.keeper import Keeper
 from tally.speed.progress import STUCK_SECONDS, Gain, Motion, behind, ended_at, freshness
 from tally.speed.refusal import as_refusal, diagnosed, told
+from tally.speed.upkeep.keeper import Keeper
 
 log = logging.getLogger(__name__)
 # A topic's identity costs one request; a recreated topic is told within so many seconds.
