@@ -17,8 +17,9 @@ from tally.control import incidents, streams
 from tally.control.store import now_ms
 from tally.host import driver_files, lock
 from tally.speed import query as queries
-from tally.speed import stream_runner as hosting
+from tally.speed import tries as trying
 from tally.speed.driver import Driver
+from tally.speed.stream_runner import StreamRunner
 from tally.supervise import status, wishes
 
 PLAIN, OTHER = "tumbling_u", "hopping"
@@ -28,7 +29,7 @@ PLAIN, OTHER = "tumbling_u", "hopping"
 def world(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TALLY_TRIGGER_SECONDS", "0.2")
-        patch.setattr(hosting, "FIRST_BACKOFF", 0.5)
+        patch.setattr(trying, "FIRST_BACKOFF", 0.5)
         made = worlds.make(tmp_path_factory.mktemp("wishes"), "wishes.", broker, patch, [PLAIN, OTHER])
         made.produce(worlds.story(5, 60, made.prefix))
         yield made
@@ -67,7 +68,7 @@ def table_lock(world: World, name: str) -> bool:
 def test_wishes_are_followed_one_stream_at_a_time(world: World, driver: Driver) -> None:
     until(lambda: len(world.ledger(PLAIN)) and len(world.ledger(OTHER)))
     until(lambda: running(PLAIN) and running(OTHER))
-    (one, other) = sorted(driver.hosted, key=lambda hosted: hosted.pipeline.name != PLAIN)
+    (one, other) = sorted(driver.runners, key=lambda runner: runner.pipeline.name != PLAIN)
     untouched = other.query
 
     wishes.pause(PLAIN, by="ada", why="the broker moves")
@@ -131,8 +132,8 @@ def test_a_query_that_fails_is_tried_alone_and_the_next_driver_knows_how_often(
     assert incident["times"] >= 3
 
     streams.show(PLAIN, failures=6, retry_at=now_ms() + 40_000)
-    heir = hosting.Hosted(driver, world.pipeline(PLAIN))
-    assert heir.failures == 6 and 35 < heir.retry_at - time.monotonic() <= 40
+    heir = StreamRunner(driver, world.pipeline(PLAIN))
+    assert heir.tries.failures == 6 and 35 < heir.tries.retry_at - time.monotonic() <= 40
 
     monkeypatch.setattr(queries, "start", start)
     before = len(world.ledger(PLAIN))
@@ -158,7 +159,7 @@ def test_what_tally_refuses_is_given_up_with_its_cure(
         until(lambda: row(PLAIN)["state"] == "gave_up")
         tries = row(PLAIN)["failures"]
         time.sleep(2.5)
-        assert row(PLAIN)["failures"] == tries == hosting.REFUSALS, "it is not tried for ever"
+        assert row(PLAIN)["failures"] == tries == trying.REFUSALS, "it is not tried for ever"
     found = status.diagnose(PLAIN)
     assert found.state == "failed" and "the checkpoint is gone" in found.reason
     assert f"tally doctor {PLAIN}" in found.next_step

@@ -46,7 +46,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
 
 
 @pytest.mark.parametrize(
-    ("hosted", "over"),
+    ("runners", "over"),
     [
         ([Stream(moved=True), Stream(moved=True)], True),
         ([Stream(moved=True), Stream(moved=False, at_rest=True)], True),
@@ -54,11 +54,11 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
         ([Stream(moved=False, at_rest=True)], False),
     ],
 )
-def test_deaths_count_until_no_stream_is_where_drivers_died(driver: Driver, hosted: list[Stream], over: bool) -> None:
+def test_deaths_count_until_no_stream_is_where_drivers_died(driver: Driver, runners: list[Stream], over: bool) -> None:
     streams.register_driver("tally", "here", 1, 0.0, "log")
     streams.died("tally", 3, 0, "out of memory")
     incidents.report("", "driver died", "out of memory")
-    driver.hosted = hosted  # type: ignore[assignment]
+    driver.runners = runners  # type: ignore[assignment]
     driver.outlive()
     found = streams.driver("tally")
     assert found is not None and found["deaths"] == (0 if over else 3)
@@ -132,8 +132,8 @@ def test_a_store_that_does_not_answer_as_new_pipelines_are_looked_for_ends_nothi
     with monkeypatch.context() as away:
         away.setattr(streams, "wanted", refuse)
         driver.take_new()
-        assert driver.hosted == []
+        assert driver.runners == []
     driver.take_new()
-    assert [hosted.pipeline.name for hosted in driver.hosted] == ["demand"]
+    assert [runner.pipeline.name for runner in driver.runners] == ["demand"]
     driver.take_new()
-    assert len(driver.hosted) == 1
+    assert len(driver.runners) == 1

@@ -16,7 +16,7 @@ from tally.control import incidents, leases, streams
 from tally.host import lock
 from tally.speed import query as queries
 from tally.speed.progress import CALM_SECONDS
-from tally.speed.stream_runner import Hosted
+from tally.speed.stream_runner import StreamRunner
 from tally.speed.upkeep import keeper as keepers
 from tally.speed.upkeep.keeper import Keeper
 
@@ -60,10 +60,10 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def hosted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str]) -> Hosted:
+def runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun: list[str]) -> StreamRunner:
     monkeypatch.setenv("TALLY_HOME", str(tmp_path))
     monkeypatch.delenv("TALLY_CONTROL", raising=False)
-    return Hosted(Hosting(), Named())  # type: ignore[arg-type]
+    return StreamRunner(Hosting(), Named())  # type: ignore[arg-type]
 
 
 def refuse_once(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> None:
@@ -80,34 +80,34 @@ def refuse_once(monkeypatch: pytest.MonkeyPatch, where: Any, name: str) -> None:
 
 
 def test_a_store_that_fails_as_the_table_is_taken_delays_the_stream_and_no_more(
-    hosted: Hosted, monkeypatch: pytest.MonkeyPatch, begun: list[str]
+    runner: StreamRunner, monkeypatch: pytest.MonkeyPatch, begun: list[str]
 ) -> None:
     refuse_once(monkeypatch, leases, "take")
     with pytest.raises(OperationalError):
-        hosted.tend()
+        runner.tend()
     assert not lock.is_held(lock.table_path(*TABLE)), "half a writer keeps nobody out"
-    hosted.tend()
+    runner.tend()
     assert begun == ["trips"]
     assert (streams.stream("trips") or {})["state"] == "running"
-    hosted.release()
+    runner.writer.release()
 
 
 @pytest.mark.parametrize("call", [(leases, "release"), (streams, "show")])
 def test_a_store_that_fails_as_a_stream_is_stopped_does_not_keep_its_table(
-    hosted: Hosted, monkeypatch: pytest.MonkeyPatch, call: tuple[Any, str]
+    runner: StreamRunner, monkeypatch: pytest.MonkeyPatch, call: tuple[Any, str]
 ) -> None:
-    hosted.tend()
+    runner.tend()
     streams.want("trips", "stopped", by="test", why="")
     refuse_once(monkeypatch, *call)
     with pytest.raises(OperationalError):
-        hosted.tend()
-    hosted.tend()
+        runner.tend()
+    runner.tend()
     assert not lock.is_held(lock.table_path(*TABLE))
     assert (streams.stream("trips") or {})["state"] == "stopped"
 
 
 def test_a_stopped_stream_holds_its_table_until_the_fold_that_outlasts_it_is_over(
-    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+    runner: StreamRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folding, over = threading.Event(), threading.Event()
 
@@ -117,82 +117,82 @@ def test_a_stopped_stream_holds_its_table_until_the_fold_that_outlasts_it_is_ove
 
     monkeypatch.setattr(Keeper, "tidy", tidy)
     monkeypatch.setenv("TALLY_FOLD_AFTER_BATCHES", "1")
-    hosted.tend()
-    keeper = hosted.driver.keeper
-    assert isinstance(keeper, keepers.Keeper) and hosted.lease is not None
-    keeper.after(hosted.pipeline, 1, hosted.lease)
+    runner.tend()
+    keeper = runner.driver.keeper
+    assert isinstance(keeper, keepers.Keeper) and runner.writer.lease is not None
+    keeper.after(runner.pipeline, 1, runner.writer.lease)
     assert folding.wait(10)
     streams.want("trips", "stopped", by="test", why="")
-    hosted.tend()
+    runner.tend()
     assert lock.is_held(lock.table_path(*TABLE)), "its driver's fold still writes it"
     over.set()
     keeper.jobs["trips"].result(10)
-    hosted.tend()
+    runner.tend()
     assert not lock.is_held(lock.table_path(*TABLE))
     keeper.close()
 
 
-def test_a_fold_that_waits_for_its_turn_is_taken_back_with_its_stream(hosted: Hosted) -> None:
+def test_a_fold_that_waits_for_its_turn_is_taken_back_with_its_stream(runner: StreamRunner) -> None:
     over = threading.Event()
-    keeper = hosted.driver.keeper
+    keeper = runner.driver.keeper
     assert isinstance(keeper, keepers.Keeper)
     keeper.pool.submit(over.wait, 30)
     keeper.jobs["trips"] = keeper.pool.submit(lambda: None)
-    assert keeper.leaves(hosted.pipeline) and "trips" not in keeper.jobs
+    assert keeper.leaves(runner.pipeline) and "trips" not in keeper.jobs
     over.set()
     keeper.close()
 
 
 def test_a_stream_for_which_nothing_waits_is_well_again_without_a_micro_batch(
-    hosted: Hosted, monkeypatch: pytest.MonkeyPatch
+    runner: StreamRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At night no record comes: what failed before the query began is over once Kafka was asked, and told so."""
-    hosted.fail(StreamFailed("Kafka does not answer", pipeline="trips"))
-    hosted.retry_at = 0.0
-    hosted.tend()
-    assert hosted.query is not None and incidents.opened("trips")
-    hosted.query.status.update(message="Initializing sources", isDataAvailable=False)
-    hosted.motion.began_at -= CALM_SECONDS + 1  # type: ignore[union-attr]
-    hosted.tend()
+    runner.fail(StreamFailed("Kafka does not answer", pipeline="trips"))
+    runner.tries.retry_at = 0.0
+    runner.tend()
+    assert runner.query is not None and incidents.opened("trips")
+    runner.query.status.update(message="Initializing sources", isDataAvailable=False)
+    runner.motion.began_at -= CALM_SECONDS + 1  # type: ignore[union-attr]
+    runner.tend()
     assert incidents.opened("trips"), "it has not asked Kafka yet"
-    hosted.query.status.update(message="Waiting for next trigger")
-    hosted.tend()
+    runner.query.status.update(message="Waiting for next trigger")
+    runner.tend()
     row = streams.stream("trips") or {}
-    assert (row["state"], row["failures"], row["reason"], hosted.failures) == ("running", 0, "", 0)
-    assert not incidents.opened("trips") and hosted.moved
-    hosted.release()
+    assert (row["state"], row["failures"], row["reason"], runner.tries.failures) == ("running", 0, "", 0)
+    assert not incidents.opened("trips") and runner.moved
+    runner.writer.release()
 
 
-def test_a_beat_that_meets_a_letting_go_is_no_takeover(hosted: Hosted, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_beat_that_meets_a_letting_go_is_no_takeover(runner: StreamRunner, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pulse has read the lease, and beats it after the driver's loop has let go."""
-    hosted.tend()
+    runner.tend()
     real = leases.beat
 
     def late(lease: leases.Lease) -> bool:
-        hosted.release()
+        runner.writer.release()
         return real(lease)
 
     monkeypatch.setattr(leases, "beat", late)
-    hosted.beat()
-    assert not hosted.fenced
+    runner.writer.beat()
+    assert not runner.writer.fenced
 
 
-def test_a_lease_that_another_took_is_a_takeover(hosted: Hosted) -> None:
-    hosted.tend()
+def test_a_lease_that_another_took_is_a_takeover(runner: StreamRunner) -> None:
+    runner.tend()
     leases.take("/".join(TABLE))
-    hosted.beat()
-    assert hosted.fenced
-    hosted.release()
+    runner.writer.beat()
+    assert runner.writer.fenced
+    runner.writer.release()
 
 
-def test_a_query_that_ends_of_a_takeover_leaves_the_row_to_who_took_it(hosted: Hosted) -> None:
+def test_a_query_that_ends_of_a_takeover_leaves_the_row_to_who_took_it(runner: StreamRunner) -> None:
     """Its own commit was refused before the pulse has noticed."""
-    hosted.tend()
+    runner.tend()
     leases.take("/".join(TABLE))
     streams.show("trips", state="running", app="another")
-    hosted.query.isActive = False  # type: ignore[union-attr, misc]
-    hosted.query.exception = lambda: leases.Fenced("another writes this table now")  # type: ignore[union-attr]
-    hosted.tend()
+    runner.query.isActive = False  # type: ignore[union-attr, misc]
+    runner.query.exception = lambda: leases.Fenced("another writes this table now")  # type: ignore[union-attr]
+    runner.tend()
     row = streams.stream("trips") or {}
     assert (row["state"], row["app"], row["failures"]) == ("running", "another", 0)
-    assert not incidents.opened("trips") and hosted.query is None
+    assert not incidents.opened("trips") and runner.query is None

@@ -31,10 +31,10 @@ def stream(pipelines: Chosen = None, until_caught_up: CaughtUp = False, json: Js
     driver = Driver(pipelines or [], until_caught_up=until_caught_up)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: setattr(driver, "stopping", True))
-    chosen = [hosted.pipeline for hosted in driver.hosted]
+    chosen = [runner.pipeline for runner in driver.runners]
     before = {pipeline.name: ledger.applied(pipeline.name, pipeline.version) for pipeline in chosen}
     failed = driver.run()
-    found = [of_run(hosted.pipeline, before[hosted.pipeline.name], hosted.failed) for hosted in driver.hosted]
+    found = [of_run(runner.pipeline, before[runner.pipeline.name], runner.failed) for runner in driver.runners]
     document = {"app": driver.app, "ok": not failed, "pipelines": found}
     show(document, json, lambda: print_streams(found))
     if failed:

@@ -31,7 +31,7 @@ UNREADABLE = re.compile(r"\[((?:CANNOT_LOAD_STATE_STORE|STATE_STORE_|CHECKPOINT_
 FILE = re.compile(r"file:(/\S+\.(?:delta|snapshot|changelog|zip))")
 
 
-def told(error: TallyError, pipeline: Pipeline) -> str:
+def with_name(error: TallyError, pipeline: Pipeline) -> str:
     """An error with the pipeline's name before it, once."""
     return str(error) if error.pipeline == pipeline.name else f"{pipeline.name}: {error}"
 

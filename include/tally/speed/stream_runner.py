@@ -8,31 +8,27 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from pyspark.sql.streaming import StreamingQuery
-from sqlalchemy.exc import SQLAlchemyError
 
-from tally.base.errors import AnswerIsNo, DataLost, DefinitionError, StreamFailed, TallyError
+from tally.base.errors import DataLost, StreamFailed, TallyError
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.control import incidents, leases, ledger, streams
 from tally.control.store import now_ms
 from tally.host import lock
-from tally.host.waiting import backoff, until
+from tally.host.waiting import until
 from tally.sources import kafka
 from tally.speed import query as queries
-from tally.speed.progress import STUCK_SECONDS, Gain, Motion, behind, ended_at, freshness
-from tally.speed.refusal import as_refusal, diagnosed, told
+from tally.speed.progress import STUCK_SECONDS, Motion, Shown
+from tally.speed.refusal import as_refusal, diagnosed, with_name
+from tally.speed.tries import FAULTS, Tries, report
 from tally.speed.upkeep.keeper import Keeper
+from tally.speed.writer import Writer
 
 log = logging.getLogger(__name__)
 # A topic's identity costs one request; a recreated topic is told within so many seconds.
 IDENTITY_SECONDS = 15.0
 # Who stops a stream waits so long for each running micro-batch; the launcher kills it later than that.
 LAST_BATCH_SECONDS = 5.0
-# A try costs a start of a query, a second or two of both cores: a minute between tries is little, and heals soon.
-FIRST_BACKOFF, MOST_BACKOFF = 2.0, 60.0
-# What Tally itself refuses does not pass by itself: a torn file may have been half written, hence not the first time.
-REFUSALS = 3
-FAULTS = ("stream failed", "stream refused", "data lost")
 
 
 class Host(Protocol):
@@ -47,32 +43,26 @@ class Host(Protocol):
     def adopted_by(self, held: lock.Lock) -> None: ...
 
 
-class Hosted:
+class StreamRunner:
     """One pipeline in this driver: its running query, or when to try again."""
 
     def __init__(self, driver: Host, pipeline: Pipeline) -> None:
         self.driver, self.pipeline = driver, pipeline
+        self.writer, self.tries = Writer(), Tries(pipeline)
         self.query: StreamingQuery | None = None
-        self.held: lock.Lock | None = None
-        self.lease: leases.Lease | None = None
+        self.motion: Motion | None = None
+        self.shown: Shown | None = None
         self.failed: TallyError | None = None
-        self.gave_up = self.done = self.stopped = self.fenced = self.moved = False
+        self.gave_up = self.done = self.stopped = self.moved = False
+        self.proven = False  # since it began: a micro-batch ended, or there was none to make
         self.restarts = int(streams.wanted(pipeline.name)["restarts"])
         self.resting = ""
-        self.told_batch, self.gain = -1, Gain()
         self.checked_at = time.monotonic()
-        self.motion: Motion | None = None
-        self.proven = False  # since it began: a micro-batch ended, or there was none to make
-        known = streams.stream(pipeline.name) or {}
-        mine = known.get("version") == pipeline.version
-        self.failures = int(known["failures"]) if mine else 0  # what failed under the last driver may fail here too
-        wait = (int(known["retry_at"]) - now_ms()) / 1000 if mine and self.failures else 0.0
-        self.retry_at = time.monotonic() + min(max(0.0, wait), MOST_BACKOFF)
 
     def tend(self) -> None:
         """Bring the query nearer to its desired state."""
         wish = streams.wanted(self.pipeline.name)
-        if self.fenced:
+        if self.writer.fenced:
             self.taken_over()
         running = wish["state"] == "running"
         self.stopped = wish["state"] == "stopped"
@@ -82,7 +72,7 @@ class Hosted:
         if self.done or self.gave_up:
             return
         if self.query is None:
-            if running and time.monotonic() >= self.retry_at:
+            if running and self.tries.due:
                 self.begin()
             elif not running:
                 self.rest(wish["state"])
@@ -106,9 +96,9 @@ class Hosted:
         if now.version != self.pipeline.version:
             if not self.quiet():
                 return False
-            self.release()
-        self.pipeline, self.restarts = now, restarts
-        self.failures, self.retry_at, self.gave_up = 0, 0.0, False
+            self.writer.release()
+        self.pipeline, self.restarts, self.gave_up = now, restarts, False
+        self.tries.forget()
         return True
 
     def rest(self, state: str) -> None:
@@ -116,9 +106,9 @@ class Hosted:
         if self.resting == state or (self.stopped and not self.quiet()):
             return
         if self.stopped:
-            self.release()
+            self.writer.release()
         streams.show(self.pipeline.name, state=state, reason="", app=self.driver.app, failures=0, retry_at=0)
-        self.failures, self.retry_at = 0, 0.0
+        self.tries.forget()
         self.done = self.driver.until_caught_up
         self.resting = state  # last: what the control store did not take is done again
 
@@ -127,22 +117,15 @@ class Hosted:
         return self.driver.keeper is None or self.driver.keeper.leaves(self.pipeline)
 
     def begin(self) -> None:
+        """Have a running query; what keeps it from beginning is a failure like any other."""
         pipeline = self.pipeline
         self.resting = ""
-        if self.lease is None and not self.take():
+        if self.writer.lease is None and not self.take():
             return
         try:
-            anew = {} if self.failures else {"reason": ""}
-            streams.show(
-                pipeline.name, state="starting", version=pipeline.version, app=self.driver.app,
-                restarts=self.restarts, **anew,
-            )  # fmt: skip
-            assert self.driver.keeper is not None and self.lease is not None
-            self.proven = False
-            self.query = queries.start(
-                self.driver.keeper, pipeline, self.lease, self.applied, until_caught_up=self.driver.until_caught_up
-            )
-            self.motion, self.gain = Motion(self.query, self.driver.keeper.spark), Gain()
+            self.show_starting()
+            self.query = self.started()
+            self.watch(self.query)
             streams.show(pipeline.name, state="running")
         except Exception as error:
             self.driver.require_jvm()
@@ -152,38 +135,32 @@ class Hosted:
         """Become the one writer of the stream's table; whoever is it already keeps it, and its row in the store."""
         pipeline = self.pipeline
         try:
-            self.held = lock.hold(lock.table_path("speed", pipeline.name, pipeline.version))
-            self.lease = leases.take(leases.name_of(pipeline))
-            self.driver.adopted_by(self.held)
-        except Exception as error:
-            self.release()  # all of it: half a writer would never write, and keep others from it
-            if not isinstance(error, TallyError):
-                raise
-            log.warning("%s", told(error, pipeline), extra={"pipeline": pipeline.name})
-            self.retry_at = time.monotonic() + MOST_BACKOFF
-            if self.driver.until_caught_up:
-                self.done, self.failed = True, error
+            self.writer.take(pipeline, self.driver.adopted_by)
+        except TallyError as error:
+            log.warning("%s", with_name(error, pipeline), extra={"pipeline": pipeline.name})
+            self.wait_for_other(error)
             return False
         return True
 
-    def beat(self) -> None:
-        """Say that its writer lives; one that another has replaced stops before it writes again."""
-        lease = self.lease
-        if lease is not None and not leases.beat(lease) and self.lease is lease:  # else it was let go of meanwhile
-            self.fenced = True
+    def show_starting(self) -> None:
+        """The stream's row in the control store; after a failure it keeps the reason until a micro-batch ends."""
+        anew = {} if self.tries.failures else {"reason": ""}
+        streams.show(
+            self.pipeline.name, state="starting", version=self.pipeline.version, app=self.driver.app,
+            restarts=self.restarts, **anew,
+        )  # fmt: skip
 
-    def release(self) -> None:
-        """Let go of the table, the lease first: nobody waits for one whose lock is free."""
-        lease, self.lease = self.lease, None
-        if lease is not None:
-            try:
-                leases.release(lease)
-            except SQLAlchemyError:
-                self.lease = lease  # it is still held: a later turn lets go of it
-                raise
-        if self.held is not None:
-            self.held.release()
-            self.held = None
+    def started(self) -> StreamingQuery:
+        assert self.driver.keeper is not None and self.writer.lease is not None
+        self.proven = False
+        return queries.start(
+            self.driver.keeper, self.pipeline, self.writer.lease, self.applied,
+            until_caught_up=self.driver.until_caught_up,
+        )  # fmt: skip
+
+    def watch(self, query: StreamingQuery) -> None:
+        assert self.driver.keeper is not None
+        self.motion, self.shown = Motion(query, self.driver.keeper.spark), Shown(self.pipeline, query)
 
     def applied(self, done: ledger.MicroBatch) -> None:
         """After each commit: the stream's row in the control store, and a clean slate for the backoff."""
@@ -194,16 +171,16 @@ class Hosted:
 
     def well(self, done: str, **more: Any) -> None:
         """What it, or its driver, failed of before is over."""
-        self.failures = 0
+        self.tries.failures = 0
         streams.show(self.pipeline.name, state="running", reason="", failures=0, retry_at=0, **more)
         incidents.close(self.pipeline.name, *FAULTS, done=done)
         self.proven = self.moved = True
 
     def look_after(self) -> None:
-        """A running query: tell of its progress, end it when it is stuck, see that its topics are still the same."""
-        self.tell()
-        assert self.motion is not None
-        self.motion.look()
+        """A running query: show its progress, end it when it is stuck, see that its topics are still the same."""
+        assert self.motion is not None and self.shown is not None
+        self.shown.update()
+        self.motion.update()
         if self.motion.calm and not self.proven:  # without records, no micro-batch will ever say so
             self.well("it runs again, and no record waits")
         if self.motion.stuck:
@@ -223,21 +200,10 @@ class Hosted:
         """Whether no micro-batch of it runs or is due: it has none to read, or is to rest, or is tried again later."""
         return self.query is None or (self.motion is not None and self.motion.waits)
 
-    def tell(self) -> None:
-        """What the newest micro-batch's progress says: how fresh it made the windows, how fast it ran, what waits."""
-        assert self.query is not None
-        progress = self.query.lastProgress
-        if not progress or progress["batchId"] == self.told_batch or not progress["numInputRows"]:
-            return
-        self.told_batch = progress["batchId"]
-        waiting = behind(progress)
-        lag = {} if waiting is None else {"behind": waiting, "gaining": self.gain.seen(ended_at(progress), waiting)}
-        streams.show(self.pipeline.name, **freshness(self.pipeline, progress), **lag)
-
     def ended(self) -> None:
         """A query that is over: caught up, or failed with a cause worth saying."""
         assert self.query is not None
-        if self.lease is not None and not leases.beat(self.lease):  # of that it ended, and the row is another's now
+        if self.writer.replaced():  # of that it ended, and the row is another's now
             self.taken_over()
             return
         error: Exception | None = self.query.exception()
@@ -255,13 +221,17 @@ class Hosted:
         with suppress(Exception):
             if self.query is not None:
                 self.query.stop()
-        self.query, self.lease, self.fenced = None, None, False
-        self.release()
-        self.retry_at = time.monotonic() + MOST_BACKOFF
+        self.query = None
+        self.writer.yield_to_other()
         error = leases.Fenced(
             "another driver has taken its table over", pipeline=self.pipeline.name, cure="none: it runs"
         )
         log.warning("%s", error, extra={"pipeline": self.pipeline.name})
+        self.wait_for_other(error)
+
+    def wait_for_other(self, error: TallyError) -> None:
+        """Another writes the table: look again later, or end with that where it was only to catch up."""
+        self.tries.put_off()
         if self.driver.until_caught_up:
             self.done, self.failed = True, error
 
@@ -276,26 +246,13 @@ class Hosted:
 
     def fail(self, error: TallyError) -> None:
         """Say what went wrong and try again later; what does not pass by itself is given up, with its cure."""
-        self.failures += 1
-        lost = isinstance(error, DataLost)
-        refused = isinstance(error, AnswerIsNo | DefinitionError) and not lost
-        self.gave_up = lost or (refused and self.failures >= REFUSALS)
-        wait = backoff(self.failures, FIRST_BACKOFF, MOST_BACKOFF)
-        self.retry_at = time.monotonic() + wait
+        setback = self.tries.count(error)
+        self.gave_up = setback.gave_up
         if self.driver.until_caught_up:
             self.done, self.failed = True, error
         elif self.gave_up:
             self.failed = error
-        reason = str(error).split("\n")[0]
-        state = "data_lost" if lost else "gave_up" if self.gave_up else "failed"
-        streams.show(
-            self.pipeline.name, state=state, reason=reason, app=self.driver.app, failures=self.failures,
-            retry_at=now_ms() + int(wait * 1000),
-        )  # fmt: skip
-        after = "it stays stopped" if self.gave_up or self.done else f"next try in {wait:.0f} s, from where it stopped"
-        cause = "data lost" if lost else "stream refused" if refused else "stream failed"
-        incidents.report(self.pipeline.name, cause, reason, cure=error.cure or "", done=after)
-        log.error("%s\n  %s", told(error, self.pipeline), after, extra={"pipeline": self.pipeline.name})
+        report(self.pipeline, setback, app=self.driver.app, over=self.gave_up or self.done)
 
     def check_identity(self) -> None:
         try:
