@@ -96,11 +96,11 @@ def stop(pipelines: Pipelines, why: Why = "", json: Json = False) -> None:
 def wish(action: str, names: list[str], why: str, json: bool) -> None:
     from tally.catalog.load import catalogue
     from tally.control.streams import check_reason
-    from tally.supervise import wishes
+    from tally.supervise import desired_state
 
     check_reason(why)
     known = [catalogue().pipeline(name).name for name in names]  # all of them, before any is touched
-    found = [getattr(wishes, action)(name, by=getpass.getuser(), why=why) for name in known]
+    found = [getattr(desired_state, action)(name, by=getpass.getuser(), why=why) for name in known]
 
     def lines() -> None:
         for one in found:

@@ -27,7 +27,7 @@ PATIENCE = 10.0
 HUNG_AFTER = 30.0
 
 
-def tell(channels: Mapping[str, Send] | None = None) -> list[str]:
+def send_notices(channels: Mapping[str, Send] | None = None) -> list[str]:
     """Send each channel what it has not heard; a line for all that was sent, and one for each channel that failed."""
     ways = {**({WEBHOOK: post} if settings().webhook else {}), **(channels or {})}
     if not ways:

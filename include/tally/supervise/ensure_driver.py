@@ -43,7 +43,7 @@ class Done:
         return asdict(self)
 
 
-def act(app: str = APP, command: Sequence[str] | None = None) -> Done:
+def ensure_driver(app: str = APP, command: Sequence[str] | None = None) -> Done:
     """Have a live driver for the app when any of its streams is wanted."""
     with lock.hold(driver_files.launch_lock_path(app), wait=launch.START_PATIENCE):
         seen, step = judged(app)
@@ -97,7 +97,7 @@ def do(seen: Seen, step: Step, command: Sequence[str] | None) -> Done:
     saw = step.saw if not seen.last_words else f"{step.saw} ({seen.last_words})"
     if step.kind == "start" and seen.retry_in > 0:
         wait = f"{seen.retry_in / 1000:.0f} s"
-        tell(step, saw, f"the next one is started in {wait}")
+        report(step, saw, f"the next one is started in {wait}")
         return Done(app=app, saw=saw, did=f"the next one is started in {wait}", pid=None, log=log)
     try:
         driver = launch.start(app, command)
@@ -108,7 +108,7 @@ def do(seen: Seen, step: Step, command: Sequence[str] | None) -> Done:
             return Done(app=app, saw=saw, did=f"driver {now.pid} came first", pid=now.pid, log=log)
         count_death(now)
         raise AnswerIsNo(f"{saw}; {error.message}", field=error.field, cure=error.cure) from None
-    tell(step, saw, f"started {name}")
+    report(step, saw, f"started {name}")
     return Done(app=app, saw=saw, did=f"started {name} (log {log})", pid=driver.pid, log=log)
 
 
@@ -130,7 +130,7 @@ def last_words(seen: Seen) -> str:
     return words or (SILENT if mine else "")
 
 
-def tell(step: Step, saw: str, did: str) -> None:
+def report(step: Step, saw: str, did: str) -> None:
     """An incident, where the step answers one; the next micro-batch closes it."""
     if step.cause:
         cure = memory.cure(saw) or "none is needed if it ends by itself; tally status"

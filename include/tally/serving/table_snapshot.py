@@ -26,7 +26,7 @@ DUCKDB_TYPES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Half:
+class TableSnapshot:
     """One version of one layer's table: its columns (name -> DuckDB type) and, in a range, its rows."""
 
     delta: DeltaTable
@@ -77,7 +77,7 @@ class Range:
         return " AND ".join(parts)
 
 
-def open_half(layer: str, pipeline: Pipeline) -> Half | None:
+def open_snapshot(layer: str, pipeline: Pipeline) -> TableSnapshot | None:
     """The newest version of a layer's table, or None where nothing was ever written."""
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -95,7 +95,7 @@ def open_half(layer: str, pipeline: Pipeline) -> Half | None:
             cure="check the path and its rights",
         ) from None
     fields = json.loads(delta.schema().to_json())["fields"]
-    return Half(delta=delta, columns={field["name"]: duckdb_type(field["type"]) for field in fields})
+    return TableSnapshot(delta=delta, columns={field["name"]: duckdb_type(field["type"]) for field in fields})
 
 
 def duckdb_type(delta: Any) -> str:

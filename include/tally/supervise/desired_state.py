@@ -13,7 +13,7 @@ from tally.control import streams
 from tally.host import driver_files, lock
 from tally.host.waiting import until
 from tally.supervise import launch
-from tally.supervise.act import act, start_anew
+from tally.supervise.ensure_driver import ensure_driver, start_anew
 from tally.supervise.policy import look
 
 # A driver writes a sign of life every two seconds: one of which three are missing is not waited for by a person.
@@ -42,12 +42,12 @@ class Granted:
 
 def pause(pipeline: str, *, by: str, why: str) -> Granted:
     """Stop the query between two micro-batches and keep it so; its driver and its place stay."""
-    return wish(pipeline, "paused", by, why, "paused: its query ends after the running micro-batch")
+    return want(pipeline, "paused", by, why, "paused: its query ends after the running micro-batch")
 
 
 def resume(pipeline: str, *, by: str, why: str) -> Granted:
     """Let it run again, from where it stopped."""
-    return wish(pipeline, "running", by, why, "wanted running: it goes on where it stopped")
+    return want(pipeline, "running", by, why, "wanted running: it goes on where it stopped")
 
 
 def stop(pipeline: str, *, by: str, why: str) -> Granted:
@@ -92,7 +92,7 @@ def replaced(app: str) -> str:
     if app == driver_files.APP:
         return str(start_anew())
     launch.kill(app)
-    return f"the driver {app} hung and was ended. {act()}"
+    return f"the driver {app} hung and was ended. {ensure_driver()}"
 
 
 def served(pipeline: str, wanted: int) -> bool:
@@ -105,7 +105,8 @@ def served(pipeline: str, wanted: int) -> bool:
     return until(begun, seconds=RESTART_SECONDS, every=POLL)
 
 
-def wish(pipeline: str, state: str, by: str, why: str, said: str) -> Granted:
+def want(pipeline: str, state: str, by: str, why: str, said: str) -> Granted:
+    """Keep what people want of a stream; its driver sees to it."""
     name = catalogue().pipeline(pipeline).name
     streams.want(name, state, by=by, why=why)
     return Granted(pipeline=name, state=state, by=by, why=why, said=said)

@@ -13,7 +13,7 @@ import pytest
 
 from tally.control import incidents
 from tally.embedded.broker_files import free_port
-from tally.supervise.tell import tell
+from tally.supervise.send_notices import send_notices
 
 
 class Receiver:
@@ -64,10 +64,10 @@ def webhook(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 
 def test_a_webhook_gets_one_document_when_it_opens_and_one_when_it_is_over(webhook: Receiver) -> None:
     number = incidents.report("trips", "stream failed", "no disk", cure="make room")
-    assert tell() == ["told people of 1 of 1 incidents"]
-    assert tell() == ["nothing new to tell"]
+    assert send_notices() == ["told people of 1 of 1 incidents"]
+    assert send_notices() == ["nothing new to tell"]
     incidents.close("trips", "stream failed", done="room was made")
-    tell()
+    send_notices()
     opened, closed = webhook.got
     assert (opened["id"], opened["state"], closed["id"], closed["state"]) == (number, "open", number, "closed")
     assert webhook.keys == [f"{number}-open", f"{number}-closed"]
@@ -83,19 +83,19 @@ def test_a_dead_webhook_is_one_line_without_its_secret_and_is_tried_again(
     monkeypatch.setenv("TALLY_WEBHOOK", f"http://127.0.0.1:{free_port()}/hook/s3cret")
     for cause in ("a", "b", "c"):
         incidents.report("trips", cause, "x")
-    summary, line = tell()
+    summary, line = send_notices()
     assert summary == "told people of 0 of 3 incidents"
     assert line.startswith("webhook failed, and is tried again: ") and "refused" in line
     assert "s3cret" not in line
     monkeypatch.setenv("TALLY_WEBHOOK", webhook.url)
-    assert tell() == ["told people of 3 of 3 incidents"]
+    assert send_notices() == ["told people of 3 of 3 incidents"]
     assert [message["cause"] for message in webhook.got] == ["a", "b", "c"]
 
 
 def test_an_address_that_cannot_be_used_is_said_without_its_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TALLY_WEBHOOK", "http://127.0.0.1:9/hook/s3 cret?token=s3cret")
     incidents.report("trips", "a", "x")
-    _, line = tell()
+    _, line = send_notices()
     assert "control characters" in line and "s3" not in line
 
 
@@ -108,9 +108,9 @@ def test_a_channel_that_does_not_answer_is_tried_once_a_turn() -> None:
 
     for cause in ("a", "b", "c"):
         incidents.report("trips", cause, "x")
-    tell({"pager": pager})
+    send_notices({"pager": pager})
     assert len(tried) == 1
-    tell({"pager": pager})
+    send_notices({"pager": pager})
     assert len(tried) == 2
 
 
@@ -118,11 +118,11 @@ def test_one_document_that_is_refused_holds_up_no_other(webhook: Receiver) -> No
     bad = incidents.report("trips", "a", "x")
     incidents.report("trips", "b", "x")
     webhook.answers[bad] = 400
-    summary, line = tell()
+    summary, line = send_notices()
     assert summary == "told people of 1 of 2 incidents" and "400" in line
     assert [message["cause"] for message in webhook.got] == ["b"]
     del webhook.answers[bad]
-    tell()
+    send_notices()
     assert [message["cause"] for message in webhook.got] == ["b", "a"]
 
 
@@ -136,11 +136,11 @@ def test_a_channel_that_has_heard_is_not_told_again_because_another_failed(webho
         said.append(message["state"])
 
     incidents.report("trips", "stream failed", "no disk")
-    assert tell({"pager": pager}) == [
+    assert send_notices({"pager": pager}) == [
         "told people of 0 of 1 incidents",
         "pager failed, and is tried again: no such",
     ]
-    assert tell({"pager": pager}) == ["told people of 1 of 1 incidents"]
+    assert send_notices({"pager": pager}) == ["told people of 1 of 1 incidents"]
     assert said == ["tried", "open"]
     assert len(webhook.got) == 1
 
@@ -148,9 +148,9 @@ def test_a_channel_that_has_heard_is_not_told_again_because_another_failed(webho
 def test_with_nobody_to_tell_nothing_is_taken_for_told(monkeypatch: pytest.MonkeyPatch, webhook: Receiver) -> None:
     incidents.report("trips", "stream failed", "no disk")
     monkeypatch.delenv("TALLY_WEBHOOK")
-    assert tell() == ["nobody to tell: TALLY_WEBHOOK and TALLY_NOTIFIERS are empty"]
+    assert send_notices() == ["nobody to tell: TALLY_WEBHOOK and TALLY_NOTIFIERS are empty"]
     monkeypatch.setenv("TALLY_WEBHOOK", webhook.url)
-    assert tell() == ["told people of 1 of 1 incidents"]
+    assert send_notices() == ["told people of 1 of 1 incidents"]
 
 
 def test_an_address_that_is_no_url_is_refused_when_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,12 +164,12 @@ def test_an_address_that_is_no_url_is_refused_when_it_is_read(monkeypatch: pytes
 
 
 def test_a_channel_that_hangs_holds_up_no_other(webhook: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tally.supervise.tell.HUNG_AFTER", 0.2)
+    monkeypatch.setattr("tally.supervise.send_notices.HUNG_AFTER", 0.2)
     for cause in ("a", "b"):
         incidents.report("trips", cause, "x")
     over, paged = threading.Event(), list[str]()
     channels = {"mail": lambda _: bool(over.wait(30)) and None, "pager": lambda one: paged.append(one["cause"])}
-    summary, line = tell(channels)
+    summary, line = send_notices(channels)
     over.set()
     assert summary == "told people of 0 of 2 incidents"
     assert line == "mail failed, and is tried again: no answer in 0 s"
