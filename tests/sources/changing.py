@@ -28,7 +28,7 @@ from tally.control import runs
 from tally.sources import archive
 from tally.sources.ingest import ingest
 from tally.sources.records import contract
-from tally.sources.witnesses import account, manifest
+from tally.sources.witnesses import account, verification
 
 MINUTE = 60_000
 T0 = worlds.T0
@@ -151,7 +151,7 @@ def check(spark: SparkSession, topic: Topic) -> None:
     """Each record is in one place, the manifests hold, and the counts by ingest are those of the rows."""
     kept, not_kept = archived(spark, topic), refused(spark, topic)
     assert sorted([*map(str, kept), *not_kept]) == ["1", "2", "3", "4", "5", "6"]
-    assert manifest.verify(spark, topic, deep=True) == []
+    assert verification.verify(spark, topic, deep=True) == []
     history = runs.ingest_history(topic.name)
     assert [row["archived"] for row in history] == [sum(i <= 3 for i in kept), sum(i > 3 for i in kept)]
     assert [sum(row["quarantined"].values()) + row["archived"] for row in history] == [3, 3]

@@ -11,8 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tally.base.duration import from_millis
 from tally.base.failpoints import failpoint
 from tally.base.settings import settings
-from tally.batch import contradiction
-from tally.batch.restatement import Restatement, from_words
+from tally.batch.restatement import Restatement, check_words, from_words
 from tally.batch.touched import check_events, touched, wanted_of
 from tally.catalog.ranges import Range, aligned, merge, overlap, without
 from tally.catalog.spec import Pipeline
@@ -40,7 +39,7 @@ def newest(pipeline: Pipeline) -> Restatement | None:
     found = [from_words(commit.words, commit.version) for commit in islice(of_kind, 2)]
     if not found:
         return None
-    contradiction.check(pipeline, found[0], found[1] if len(found) > 1 else None)
+    check_words(pipeline, found[0], found[1] if len(found) > 1 else None)
     return found[0]
 
 

@@ -24,7 +24,7 @@ from tally.reconcile.digest import NOTHING, alike, digests, same
 from tally.reconcile.seal import sealable
 from tally.reconcile.trimmed import vouchers
 from tally.sources.archived import Until, archive_versions
-from tally.sources.witnesses import account, manifest
+from tally.sources.witnesses import account, verification
 
 Faults = dict[Seal, str]
 
@@ -152,12 +152,12 @@ def of_manifests(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal],
         def look(some: Sequence[Seal], at: int = at, topic: Topic = topic) -> str:
             try:
                 ranges = around(pipeline, at, some)
-                wrong = manifest.verify(spark, topic, ranges, places=["archive"], deep=deep)
+                wrong = verification.verify(spark, topic, ranges, places=["archive"], deep=deep)
             except BROKEN as error:
                 if not of_a_file(error):
                     raise
                 return f"{NOT_WRITTEN}: a file of topic {topic.name} cannot be read"
-            return f"{NOT_WRITTEN}: {', '.join(map(str, wrong[: manifest.SHOWN]))}" if wrong else ""
+            return f"{NOT_WRITTEN}: {', '.join(map(str, wrong[: verification.SHOWN]))}" if wrong else ""
 
         if known:
             wrong = narrowed(known, look, [0])

@@ -26,7 +26,7 @@ from tally.sources.client import spark_options
 from tally.sources.frames import FETCH
 from tally.sources.records import contract
 from tally.sources.records.decode import decode
-from tally.sources.witnesses import account, cells
+from tally.sources.witnesses import account, manifest
 from tally.sources.witnesses.checksum import hourly
 
 
@@ -101,7 +101,7 @@ def append(
     )
     decoded = archive.bytes_kept(records).persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        counted = cells.count(hourly(decoded, topic))
+        counted = manifest.count(hourly(decoded, topic))
         plan: dict[str, Any] = {
             "topic": topic.name,
             "topic_id": identity,

@@ -50,10 +50,10 @@ def first(found: list[Finding]) -> str:
     return next((finding.cure or finding.seen for finding in found if not finding.good), "")
 
 
-def guarded(name: str, look: Callable[[], str]) -> Finding:
+def guarded(name: str, check: Callable[[], str]) -> Finding:
     """A check that is good unless it raises a refusal."""
     try:
-        return Finding(name=name, seen=look())
+        return Finding(name=name, seen=check())
     except TallyError as fault:
         return Finding(name=name, seen=fault.message, fault=fault)
 
@@ -81,23 +81,23 @@ def of_disks() -> Iterator[Finding]:
 
 
 def of_control() -> Finding:
-    def look() -> str:
+    def answers() -> str:
         url = sa.make_url(settings().control_url).render_as_string(hide_password=True)
         store().connect().close()
         return url
 
-    return guarded("control store", look)
+    return guarded("control store", answers)
 
 
 def of_kafka(pipeline: Pipeline) -> Iterator[Finding]:
     """Whether Kafka answers, and each topic is there; a silent cluster is asked only once."""
     for topic in pipeline.reads:
 
-        def look(name: str = topic.name) -> str:
+        def has_topic(name: str = topic.name) -> str:
             _, partitions = kafka.describe(name, kafka.HURRY)
             return f"{settings().bootstrap()} has {name}, {len(partitions)} partitions"
 
-        finding = guarded("kafka", look)
+        finding = guarded("kafka", has_topic)
         yield finding
         if finding.fault is not None and finding.fault.field == "TALLY_KAFKA":
             return

@@ -47,7 +47,7 @@ def ensure_driver(app: str = APP, command: Sequence[str] | None = None) -> Done:
     """Have a live driver for the app when any of its streams is wanted."""
     with lock.hold(driver_files.launch_lock_path(app), wait=launch.START_PATIENCE):
         seen, step = judged(app)
-        with said(step):
+        with reported(step):
             return do(seen, step, command)
 
 
@@ -138,7 +138,7 @@ def report(step: Step, saw: str, did: str) -> None:
 
 
 @contextmanager
-def said(step: Step) -> Iterator[None]:
+def reported(step: Step) -> Iterator[None]:
     """What cannot be carried out is an incident too: a red task alone calls nobody."""
     try:
         yield

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tally.catalog.declare import topic
-from tally.sources.witnesses.cells import NONE, Sums
 from tally.sources.witnesses.checksum import hourly
+from tally.sources.witnesses.manifest import NONE, Sums
 
 SCHEMA = "id BIGINT, a INT, b INT, fare DOUBLE, at TIMESTAMP, trip STRUCT<seen: TIMESTAMP, tags: ARRAY<STRING>, n: INT>"
 RIDES = topic("rides", schema=SCHEMA, event_time="at", lateness="1 minute")

@@ -12,7 +12,7 @@ from tally.control import manifests, runs
 from tally.lake import delta
 from tally.sources import archive
 from tally.sources.archive import PROGRESS, Ingest
-from tally.sources.witnesses.cells import Counted, Manifest
+from tally.sources.witnesses.manifest import Counted, Manifest
 
 ALWAYS = (-(1 << 60), 1 << 60)
 
@@ -49,14 +49,14 @@ def repair(topic: Topic, *, whole: bool = False) -> None:
         return
     known = set() if whole else manifests.places(topic.name)
     missing: dict[tuple[int, int], Words] = {}
-    for commit in told(archive.path(topic), PROGRESS):
+    for commit in words_in(archive.path(topic), PROGRESS):
         if commit.place in known:
             break
         missing[commit.place] = commit
     if missing:
         manifests.forget(topic.name, newest.words["since"])
     refused = dict[tuple[int, int], Words]()
-    for commit in told(archive.quarantine_path(topic), ("quarantine", "redecode")) if missing else ():
+    for commit in words_in(archive.quarantine_path(topic), ("quarantine", "redecode")) if missing else ():
         if commit.place < min(missing):
             break
         if commit.place in missing:
@@ -102,7 +102,7 @@ def unbroken(topic: Topic, last: Ingest) -> bool:
     return refused <= known
 
 
-def told(where: str, kinds: tuple[str, ...]) -> Iterator[Words]:
+def words_in(where: str, kinds: tuple[str, ...]) -> Iterator[Words]:
     """The words of these kinds in a table's log, newest first."""
     for commit in delta.commits(where):
         if commit.words.get("kind") in kinds:

@@ -10,8 +10,8 @@ from tally.catalog.ranges import Range, ceil, floor, merge
 from tally.catalog.spec import Topic
 from tally.control import manifests
 from tally.sources.records import contract
-from tally.sources.witnesses.cells import Manifest, Sums
 from tally.sources.witnesses.checksum import HOUR
+from tally.sources.witnesses.manifest import Manifest, Sums
 
 # Hours that are compared one by one; of more than two years of them all rows are compared per partition instead.
 MOST_HOURS = 20_000
@@ -77,7 +77,7 @@ def claimed(
     )
 
 
-def said(topic: Topic, place: str, era: int, through: int) -> Iterable[Manifest]:
+def answering(topic: Topic, place: str, era: int, through: int) -> Iterable[Manifest]:
     """The manifest of every commit that answers for rows of an era up to an ingest."""
     seqs = [claim.seq for claim in manifests.claims(topic.name, place, era, through)]
     return map(Manifest.from_words, manifests.bodies(topic.name, place, era, seqs).values())

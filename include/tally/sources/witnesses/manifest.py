@@ -1,211 +1,174 @@
-"""Holds the rows of archive and quarantine against what the commits that wrote them said.
-
-A row that was lost, doubled or changed is told by topic, partition and offsets. Whole cells are compared, of every
-commit that has rows in a range; rows of later ingests are left out.
-"""
+"""A manifest as a value: how many rows a commit wrote, where, and their checksums, per partition and cell of time."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from tally.base.errors import AnswerIsNo
 from tally.catalog.ranges import Range
-from tally.catalog.spec import Topic
-from tally.control import manifests
-from tally.sources import archive
-from tally.sources.ranged import in_ranges
-from tally.sources.witnesses import account
-from tally.sources.witnesses.cells import NONE, Cell, Sums, merged
-from tally.sources.witnesses.checksum import HOUR, hourly, summed
-from tally.sources.witnesses.claims import EVERYTHING, Claimed, cells_of, claimed, said
-from tally.sources.witnesses.mismatch import Mismatch, located
+from tally.sources.witnesses.checksum import HOUR, summed, whole
 
-PLACES = ("archive", "quarantine")
-SHOWN = 5  # mismatches in a message
+# Hours in a cell: an hour, a day, 32 days, all of time (0). Each holds the ones before it whole.
+GRAINS = (1, 24, 768, 0)
+# Cells of one manifest: some 150 kB in its commit's entry of the log. Fewer would make the cells of a day that took
+# late events from all of history coarse, and a verified hour would read a day.
+MOST_CELLS = 2000
+# Rows that are brought to this process at once to be made cells of: a few megabytes.
+MOST_ROWS = 20_000
+MASK = (1 << 64) - 1
 
 
-def check(
-    spark: SparkSession,
-    topic: Topic,
-    ranges: Sequence[Range] | None = None,
-    *,
-    version: int | None = None,
-    seq: int | None = None,
-    since: int = -1,
-    places: Sequence[str] = PLACES,
-    pipeline: str | None = None,
-) -> None:
-    """Refuse to go on where archive or quarantine do not hold what was written: see `verify`.
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """Rows, their first and last offset, and their checksums' sums modulo 2^64: of what was decoded, and of bytes."""
 
-    Before they are accused, what the control store has of the commits' words is copied again: those decide.
-    """
+    count: int = 0
+    first: int = MASK
+    last: int = -1
+    rows: int = 0
+    bytes: int = 0
+
+    def plus(self, other: Sums) -> Sums:
+        return Sums(
+            self.count + other.count,
+            min(self.first, other.first),
+            max(self.last, other.last),
+            (self.rows + other.rows) & MASK,
+            (self.bytes + other.bytes) & MASK,
+        )
+
+    @classmethod
+    def of(cls, row: Any) -> Sums:
+        """From a row with the columns of checksum.SUMS."""
+        rows, bytes_ = (((row[f"{name}_high"] << 32) + row[f"{name}_low"]) & MASK for name in ("rows", "bytes"))
+        return cls(row["count"], row["first"], row["last"], rows, bytes_)
+
+
+NONE = Sums()
+Cell = tuple[int, int]  # a partition, and the number of the cell since 1970
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a commit wrote into one table, in cells of `grain` hours."""
+
+    grain: int = 1
+    cells: dict[Cell, Sums] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return sum(sums.count for sums in self.cells.values())
+
+    @property
+    def partitions(self) -> dict[int, Sums]:
+        found: dict[int, Sums] = {}
+        for (partition, _), sums in self.cells.items():
+            found[partition] = found.get(partition, NONE).plus(sums)
+        return found
+
+    @property
+    def extent(self) -> Range | None:
+        """The times that its cells lie between; None: all."""
+        if not self.grain:
+            return None
+        numbers = [number for _, number in self.cells] or [0]
+        return self.range_of(min(numbers))[0], self.range_of(max(numbers))[1]
+
+    def range_of(self, number: int) -> Range:
+        """The times of a cell."""
+        size = self.grain * HOUR
+        return number * size, (number + 1) * size
+
+    def cell_of(self, hour: int) -> int:
+        return hour // self.grain if self.grain else 0
+
+    def at_most(self, most: int) -> Manifest:
+        """The same in the finest cells of which there are no more than so many."""
+        found = self
+        for grain in GRAINS[GRAINS.index(self.grain) + 1 :]:
+            if len(found.cells) <= most:
+                break
+            cells: dict[Cell, Sums] = {}
+            for (partition, number), sums in self.cells.items():
+                cell = partition, (number * self.grain // grain if grain else 0)
+                cells[cell] = cells.get(cell, NONE).plus(sums)
+            found = Manifest(grain=grain, cells=cells)
+        return found
+
+    def as_words(self) -> dict[str, Any]:
+        cells = [
+            [partition, number, s.count, s.first, s.last, f"{s.rows:x}", f"{s.bytes:x}"]
+            for (partition, number), s in sorted(self.cells.items())
+        ]
+        return {"grain": self.grain, "cells": cells}
+
+    @classmethod
+    def from_words(cls, words: dict[str, Any]) -> Manifest:
+        cells = {
+            (partition, number): Sums(count, first, last, int(rows, 16), int(bytes_, 16))
+            for partition, number, count, first, last, rows, bytes_ in words["cells"]
+        }
+        return cls(grain=words["grain"], cells=cells)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counted:
+    """Records that are to be written: the manifests of both tables, and the counts by ingest and reason."""
+
+    archive: Manifest
+    quarantine: Manifest
+    archived: dict[int, int]
+    quarantined: dict[str, dict[int, int]]
+
+    @property
+    def records(self) -> int:
+        return self.archive.count + self.quarantine.count
+
+
+def count(hours: DataFrame) -> Counted:
+    """The manifests of records by their hourly sums, which are made once; only sums of them come to this process."""
+    hours = hours.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        found = verify(spark, topic, ranges, version=version, seq=seq, since=since, places=places)
-        if found:
-            account.repair(topic, whole=True)
-            found = verify(spark, topic, ranges, version=version, seq=seq, since=since, places=places)
-    except (PySparkException, Py4JJavaError) as error:
-        if "FAILED_READ_FILE" not in str(error):
-            raise
-        raise unreadable(topic, pipeline) from None
-    if found:
-        raise refusal(topic, found, pipeline)
+        by = hours.groupBy("_ingest", "_reason").agg(F.sum("count").alias("count")).collect()
+        refused = F.col("_reason").isNotNull()
+        made = Counted(
+            archive=gathered(hours.where(~refused)),
+            quarantine=gathered(hours.where(refused)),
+            archived={row["_ingest"]: row["count"] for row in by if row["_reason"] is None},
+            quarantined={
+                reason: {row["_ingest"]: row["count"] for row in by if row["_reason"] == reason}
+                for reason in sorted({row["_reason"] for row in by} - {None})
+            },
+        )
+    finally:
+        hours.unpersist()
+    return made
 
 
-def unreadable(topic: Topic, pipeline: str | None = None) -> AnswerIsNo:
-    """A file that the log names is gone or broken."""
-    return AnswerIsNo(
-        f"a file of archive/{topic.name} cannot be read",
-        pipeline=pipeline,
-        field=topic.name,
-        cure=f"put it back from a copy; or tally mend {topic.name}: it reads its records from Kafka again",
-    )
+def gathered(hours: DataFrame) -> Manifest:
+    """The manifest of hourly sums, in the finest cells that it may have."""
+    for grain in GRAINS:
+        cell = whole(F.col("_cell"), grain) if grain else F.lit(0)
+        rows = summed(hours, "_partition", cell.alias("_number")).limit(MOST_ROWS + 1).collect()
+        if len(rows) <= MOST_ROWS or not grain:
+            break
+    cells = {(row["_partition"], row["_number"]): Sums.of(row) for row in rows}
+    return Manifest(grain=grain, cells=cells).at_most(MOST_CELLS)
 
 
-def refusal(topic: Topic, found: Sequence[Mismatch], pipeline: str | None = None) -> AnswerIsNo:
-    more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return AnswerIsNo(
-        f"the archive is not what was written to it: {'; '.join(map(str, found[:SHOWN]))}{more}",
-        pipeline=pipeline,
-        field=topic.name,
-        cure=f"tally mend {topic.name}: it reads these offsets from Kafka again",
-    )
-
-
-def verify(
-    spark: SparkSession,
-    topic: Topic,
-    ranges: Sequence[Range] | None = None,
-    *,
-    version: int | None = None,
-    seq: int | None = None,
-    since: int = -1,
-    places: Sequence[str] = PLACES,
-    deep: bool = False,
-) -> list[Mismatch]:
-    """What of archive and quarantine is not as it was written; none where all is well.
-
-    `ranges` are of event time, for refused records of broker time; None: all. The archive is read at a Delta version
-    and up to an ingest, by default as it now is, and `since` one, by default from the first. `deep` compares keys and
-    values too, which are most of a row's bytes.
-    """
-    last = archive.progress(topic)
-    if last is None:
-        return []
-    account.complete(topic, last)
-    era = last.era if version is None else manifests.era_at(topic.name, version)
-    through = last.seq if seq is None else seq
-    versions = {"archive": version}
-    rows = {place: read(spark, topic, place, versions.get(place), through) for place in PLACES}
-    found: list[Mismatch] = []
-    for place in places:
-        if place == "quarantine" and era != last.era:
-            continue  # all of it was written anew since
-        claims = claimed(topic, place, era, through, ranges, since)
-        found += differences(rows[place].where(F.col("_ingest") > claims.since), topic, claims, deep)
-    return located(found, rows)
-
-
-def read(spark: SparkSession, topic: Topic, place: str, version: int | None, through: int) -> DataFrame:
-    """The rows of a table up to an ingest, in the form that decode gives records."""
-    where = archive.path(topic) if place == "archive" else archive.quarantine_path(topic)
-    reader = spark.read.format("delta")
-    rows = (reader.option("versionAsOf", version) if version is not None else reader).load(where)
-    return as_records(rows.where(F.col("_ingest") <= through), topic, place)
-
-
-def as_records(rows: DataFrame, topic: Topic, place: str) -> DataFrame:
-    """Rows of a table in the form that decode gives records."""
-    if place == "archive":
-        return rows.withColumnRenamed("_value", "_raw").withColumn("_reason", F.lit(None).cast("string"))
-    nothing = {field.name: F.lit(None).cast(field.type) for field in topic.schema}
-    return rows.withColumns(nothing)
-
-
-def together(records: DataFrame, topic: Topic, era: int, through: int) -> list[Mismatch]:
-    """The partitions in which the bytes of all records, wherever they lie, are not what commits said of both tables."""
-    there = {
-        row["_partition"]: Sums.of(row) for row in summed(hourly(records, topic, decoded=False), "_partition").collect()
-    }
-    wanted = merged(one for place in PLACES for one in said(topic, place, era, through))
-    claims = Claimed(place=" and ".join(PLACES), since=-1, baseline=through, ranges=EVERYTHING, said={}, exact=False)
-    pairs = {p: (there.get(p, NONE), wanted.get(p, NONE)) for p in sorted(there.keys() | wanted.keys())}
-    return [
-        mismatch(topic, claims, (through, p, 0), *pair) for p, pair in pairs.items() if not same(*pair, exact=False)
-    ]
-
-
-def differences(rows: DataFrame, topic: Topic, claims: Claimed, deep: bool) -> list[Mismatch]:
-    """Where records are not as claimed: first by range and partition, then, of these, commit by commit."""
-    if not claims.ranges:
-        return []
-    hours = hourly(of_ranges(rows, topic, claims, claims.ranges), topic, decoded=claims.exact)
-    cell = F.lit(0) if claims.ranges == EVERYTHING else F.col("_cell")
-    there: dict[Cell, Sums] = {}
-    for row in summed(hours, "_partition", cell.alias("_hour")).collect():
-        place = row["_partition"], claims.unit(row["_hour"] * HOUR)
-        there[place] = there.get(place, NONE).plus(Sums.of(row))
-    wanted: dict[Cell, Sums] = {}
-    for _, partition, time, sums in cells_of(claims):
-        place = partition, claims.unit(time)
-        wanted[place] = wanted.get(place, NONE).plus(sums)
-    wrong = {
-        p for p in there.keys() | wanted.keys() if not same(there.get(p), wanted.get(p), exact=claims.exact, deep=deep)
-    }
-    return narrowed(rows, topic, claims, wrong, deep) if wrong else []
-
-
-def same(one: Sums | None, other: Sums | None, *, exact: bool = True, deep: bool = False) -> bool:
-    """Whether two sums are of the same rows: `exact` by what was decoded, `deep` or else by their bytes."""
-    a, b = one or NONE, other or NONE
-    return a.count == b.count and (a.rows == b.rows or not exact) and (a.bytes == b.bytes or (exact and not deep))
-
-
-def of_ranges(rows: DataFrame, topic: Topic, claims: Claimed, ranges: Sequence[Range]) -> DataFrame:
-    """The rows of a table whose cells lie in the ranges."""
-    if list(ranges) == EVERYTHING:
-        return rows
-    return in_ranges(rows, topic.event_time if claims.place == "archive" else "_broker_time", ranges)
-
-
-def narrowed(rows: DataFrame, topic: Topic, claims: Claimed, wrong: set[Cell], deep: bool) -> list[Mismatch]:
-    """The commits, partitions and offsets at fault."""
-    units = sorted({unit for _, unit in wrong})
-    inside = of_ranges(rows, topic, claims, [claims.ranges[unit] for unit in units])
-    inside = inside.where(F.col("_partition").isin(sorted({partition for partition, _ in wrong})))
-    hours = summed(hourly(inside, topic, decoded=claims.exact), "_partition", "_ingest", "_cell").collect()
-    there: dict[tuple[int, int, int], Sums] = {}
-    for row in hours:
-        if (row["_partition"], claims.unit(row["_cell"] * HOUR)) in wrong:
-            seq = claims.by(row["_ingest"])
-            key = seq, row["_partition"], claims.cell(seq, row["_cell"])
-            there[key] = there.get(key, NONE).plus(Sums.of(row))
-    wanted: dict[tuple[int, int, int], Sums] = {}
-    for seq, partition, start, sums in cells_of(claims):
-        if (partition, claims.unit(start)) in wrong:
-            key = seq, partition, claims.cell(seq, start // HOUR)
-            wanted[key] = wanted.get(key, NONE).plus(sums)
-    found = []
-    for key in sorted(there.keys() | wanted.keys()):
-        a, b = there.get(key, NONE), wanted.get(key, NONE)
-        if not same(a, b, exact=claims.exact, deep=deep):
-            found.append(mismatch(topic, claims, key, a, b))
+def merged(manifests: Iterable[Manifest]) -> dict[int, Sums]:
+    """The sums of several manifests per partition."""
+    found: dict[int, Sums] = {}
+    for partition, sums in each_partition(manifests):
+        found[partition] = found.get(partition, NONE).plus(sums)
     return found
 
 
-def mismatch(topic: Topic, claims: Claimed, key: tuple[int, int, int], there: Sums, wanted: Sums) -> Mismatch:
-    both = there.plus(wanted)
-    return Mismatch(
-        topic=topic.name,
-        place=claims.place,
-        partition=key[1],
-        first=both.first,
-        to=both.last + 1,
-        seq=key[0],
-        lost=wanted.count - there.count,
-    )
+def each_partition(manifests: Iterable[Manifest]) -> Iterator[tuple[int, Sums]]:
+    for manifest in manifests:
+        yield from manifest.partitions.items()

@@ -28,7 +28,7 @@ def heal(pipeline: Pipeline) -> list[str]:
     done: list[str] = []
     while True:
         stored = stored_state.read(pipeline)
-        line = table_entry(stored) or commit_entry(stored) or plan(stored)
+        line = table_entry(stored) or commit_entry(stored) or plan_entry(stored)
         if not line:
             return done
         done.append(line)
@@ -37,7 +37,7 @@ def heal(pipeline: Pipeline) -> list[str]:
         incidents.close(pipeline.name, CAUSE, done=line)
 
 
-def plan(stored: StoredState) -> str:
+def plan_entry(stored: StoredState) -> str:
     """The newest plan, if it cannot be read and was never applied; with it what its run left in the state."""
     if not (stored.local and stored.plans) or stored.log.harmed is not None:
         return ""

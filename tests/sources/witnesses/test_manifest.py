@@ -7,9 +7,9 @@ import random
 
 import pytest
 
-from tally.sources.witnesses.cells import GRAINS, NONE, Manifest, Sums
 from tally.sources.witnesses.checksum import HOUR
 from tally.sources.witnesses.claims import EVERYTHING, widened
+from tally.sources.witnesses.manifest import GRAINS, NONE, Manifest, Sums
 
 DAY = 24 * HOUR
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tally.base.errors import AnswerIsNo
-from tally.batch.contradiction import check
-from tally.batch.restatement import Restatement
+from tally.batch.restatement import Restatement, check_words
 from tally.catalog.declare import pipeline, topic, tumbling
 from tally.control import manifests
 
@@ -48,9 +47,9 @@ def ingested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_was_written_is_taken() -> None:
-    check(demand, NEWEST, BEFORE)
-    check(demand, BEFORE, None)
-    check(demand, replace(NEWEST, through={"rides": 0}), BEFORE)  # a restatement of just one range
+    check_words(demand, NEWEST, BEFORE)
+    check_words(demand, BEFORE, None)
+    check_words(demand, replace(NEWEST, through={"rides": 0}), BEFORE)  # a restatement of just one range
 
 
 @pytest.mark.parametrize(
@@ -65,5 +64,5 @@ def test_what_was_written_is_taken() -> None:
 )
 def test_what_cannot_be_is_refused(changed: dict[str, Any], says: str) -> None:
     with pytest.raises(AnswerIsNo, match=says) as told:
-        check(demand, replace(NEWEST, **changed), BEFORE)
+        check_words(demand, replace(NEWEST, **changed), BEFORE)
     assert told.value.pipeline == "demand" and "tally backfill demand --from" in str(told.value.cure)
