@@ -18,9 +18,8 @@ from tally.catalog.spec import Pipeline
 from tally.control import seals
 from tally.host import lock
 from tally.kinds import kind_of
-from tally.lake import delta
+from tally.lake import delta, tables
 from tally.lake.session import jvm_pid
-from tally.lake.tables import make_table
 from tally.sources import redecode
 from tally.sources.archive import PROPERTIES
 from tally.sources.archived import archive_versions
@@ -92,7 +91,7 @@ def prepare_table(spark: SparkSession, pipeline: Pipeline) -> None:
     kind = kind_of(pipeline)
     shape = kind.flattened(pipeline.function(*kind.empty(spark))).schema
     empty = spark.createDataFrame([], shape).withColumn("_date", partition_date())
-    make_table(spark, path(pipeline), empty, PROPERTIES)
+    tables.make_table(spark, path(pipeline), empty, PROPERTIES)
 
 
 def replace(rows: DataFrame, where: str, ranges: Sequence[Range], words: str) -> None:
@@ -104,14 +103,7 @@ def replace(rows: DataFrame, where: str, ranges: Sequence[Range], words: str) ->
     if len(few) < len(merge(ranges)):
         table = in_ranges(rows.sparkSession.read.format("delta").load(where), "window_start", few)
         rows = rows.unionByName(not_in_ranges(table.drop("_date"), "window_start", ranges))
-    (
-        rows.withColumn("_date", partition_date())
-        .write.format("delta")
-        .mode("overwrite")
-        .option("replaceWhere", predicate(few))
-        .option("userMetadata", words)
-        .save(where)
-    )
+    tables.replace(rows.withColumn("_date", partition_date()), where, words, only=predicate(few))
 
 
 def predicate(ranges: Sequence[Range]) -> str:

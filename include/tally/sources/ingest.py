@@ -18,7 +18,7 @@ from tally.base.failpoints import failpoint
 from tally.base.settings import settings
 from tally.catalog.spec import Topic
 from tally.host import lock
-from tally.lake import delta
+from tally.lake import delta, tables
 from tally.lake.session import jvm_pid
 from tally.sources import archive, beginning, kafka, redecode
 from tally.sources.archive import Ingest, Offsets
@@ -158,23 +158,10 @@ def check_whole(topic: Topic, ranges: Offsets, records: int) -> int:
 
 def replace_refused(rows: DataFrame, topic: Topic, seq: int, words: str) -> None:
     """Put the refused records of one ingest in the place of all of that number."""
-    (
-        rows.write.format("delta")
-        .mode("overwrite")
-        .option("replaceWhere", f"_ingest = {seq}")
-        .option("compression", archive.COMPRESSION)
-        .option("userMetadata", words)
-        .save(archive.quarantine_path(topic))
-    )
+    where = archive.quarantine_path(topic)
+    tables.replace(rows, where, words, only=f"_ingest = {seq}", compression=archive.COMPRESSION)
 
 
 def commit(rows: DataFrame, where: str, app: str, seq: int, words: str) -> None:
-    (
-        rows.write.format("delta")
-        .mode("append")
-        .option("txnAppId", app)
-        .option("txnVersion", seq)
-        .option("compression", archive.COMPRESSION)
-        .option("userMetadata", words)
-        .save(where)
-    )
+    """Append the valid records of one ingest; idempotent by application and number."""
+    tables.append(rows, where, words, txnAppId=app, txnVersion=seq, compression=archive.COMPRESSION)

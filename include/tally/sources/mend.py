@@ -22,7 +22,7 @@ from tally.catalog.ranges import Range, merge, overlap
 from tally.catalog.spec import Topic
 from tally.control import runs
 from tally.host import lock
-from tally.lake import delta, memory
+from tally.lake import delta, memory, tables
 from tally.lake.session import jvm_pid
 from tally.sources import archive, kafka, redecode, unreadable
 from tally.sources.archive import Ingest
@@ -183,14 +183,7 @@ def check_whole(
 
 def overwrite(rows: DataFrame, where: str, wrong: Places, words: str) -> None:
     """Put rows in the place of all that have these offsets."""
-    (
-        rows.write.format("delta")
-        .mode("overwrite")
-        .option("replaceWhere", inside(wrong))
-        .option("compression", archive.COMPRESSION)
-        .option("userMetadata", words)
-        .save(where)
-    )
+    tables.replace(rows, where, words, only=inside(wrong), compression=archive.COMPRESSION)
 
 
 def inside(wrong: Places) -> str:

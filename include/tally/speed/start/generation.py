@@ -17,7 +17,7 @@ from tally.base.failpoints import failpoint
 from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control import streams
-from tally.lake import delta
+from tally.lake import delta, tables
 from tally.speed import checkpoint
 from tally.speed.start.stored_state import StoredState
 
@@ -88,6 +88,6 @@ def empty_table(spark: SparkSession, stored: StoredState) -> bool:
     failpoint("rebuild.before_emptying")
     nothing = spark.read.format("delta").load(where).where("false")
     words = delta.words("rebuild", generation=stored.generation)
-    nothing.write.format("delta").mode("overwrite").option("userMetadata", words).save(where)
+    tables.replace(nothing, where, words)
     failpoint("rebuild.after_emptying")
     return True

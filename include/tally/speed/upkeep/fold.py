@@ -5,6 +5,7 @@ Only the stream's own driver calls this (see keeper), so the table keeps its one
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import date, timedelta
 from itertools import islice
 
@@ -18,7 +19,7 @@ from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control import seals
 from tally.control.store import now_ms
-from tally.lake import delta
+from tally.lake import delta, tables
 from tally.speed import commit
 from tally.speed.upkeep import ledger_table
 
@@ -54,14 +55,7 @@ def fold(spark: SparkSession, pipeline: Pipeline) -> list[date]:
 def replace_days(rows: DataFrame, where: str, days: list[date], words: str, *, same_data: bool) -> None:
     """Put rows in the place of all of these days', in one commit."""
     dates = ", ".join(f"DATE'{day}'" for day in days)
-    (
-        rows.write.format("delta")
-        .mode("overwrite")
-        .option("replaceWhere", f"_date IN ({dates})")
-        .option("dataChange", str(not same_data).lower())
-        .option("userMetadata", words)
-        .save(where)
-    )
+    tables.replace(rows, where, words, only=f"_date IN ({dates})", dataChange=str(not same_data).lower())
 
 
 def crowded_days(where: str) -> list[date]:
@@ -69,12 +63,8 @@ def crowded_days(where: str) -> list[date]:
     table = delta.table(where)
     if table is None:
         return []
-    counts: dict[str, int] = {}
-    for file in table.file_uris():
-        day = file.split("_date=")[1].split("/")[0]
-        counts[day] = counts.get(day, 0) + 1
-    crowded = sorted(date.fromisoformat(day) for day, files in counts.items() if files >= FILES_WORTH_A_FOLD)
-    return crowded[-MOST_DAYS:]
+    counts = Counter(map(day_of, table.file_uris()))
+    return sorted(day for day, files in counts.items() if files >= FILES_WORTH_A_FOLD)[-MOST_DAYS:]
 
 
 def trim(spark: SparkSession, pipeline: Pipeline) -> int:
@@ -98,7 +88,12 @@ def trim(spark: SparkSession, pipeline: Pipeline) -> int:
 
 def days_of(table: DeltaTable) -> list[date]:
     """The days that a table has files of."""
-    return sorted({date.fromisoformat(file.split("_date=")[1].split("/")[0]) for file in table.file_uris()})
+    return sorted(set(map(day_of, table.file_uris())))
+
+
+def day_of(file: str) -> date:
+    """The day that a file of the table is of, by its folder."""
+    return date.fromisoformat(file.split("_date=")[1].split("/")[0])
 
 
 def trimmed_days(pipeline: Pipeline, version: int) -> list[date]:

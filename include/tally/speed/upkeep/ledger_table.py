@@ -17,7 +17,7 @@ from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control import ledger
 from tally.control.ledger import MicroBatch
-from tally.lake import delta
+from tally.lake import delta, tables
 from tally.speed import commit
 
 # Entries held in memory, and written in one transaction: seconds for which others wait for the control store.
@@ -80,7 +80,7 @@ def write(spark: SparkSession, pipeline: Pipeline, kept: list[MicroBatch], told:
     frame = spark.createDataFrame(texts, ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())).coalesce(1)
     failpoint("speed.before_keeping")
     words = delta.words("ledger", **asdict(told))
-    frame.write.format("delta").mode("append").option("userMetadata", words).save(path(pipeline))
+    tables.append(frame, path(pipeline), words)
     failpoint("speed.after_keeping")
 
 
