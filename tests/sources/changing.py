@@ -28,7 +28,7 @@ from tally.control import runs
 from tally.sources import archive
 from tally.sources.ingest import ingest
 from tally.sources.records import contract
-from tally.sources.witnesses import account, verification
+from tally.sources.witnesses import commit_copies, verification
 
 MINUTE = 60_000
 T0 = worlds.T0
@@ -156,5 +156,5 @@ def check(spark: SparkSession, topic: Topic) -> None:
     assert [row["archived"] for row in history] == [sum(i <= 3 for i in kept), sum(i > 3 for i in kept)]
     assert [sum(row["quarantined"].values()) + row["archived"] for row in history] == [3, 3]
     before = runs.ingest_history(topic.name)
-    account.repair(topic, whole=True)
+    commit_copies.repair(topic, whole=True)
     assert runs.ingest_history(topic.name) == before, "the words are the truth"

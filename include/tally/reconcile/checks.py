@@ -24,7 +24,7 @@ from tally.reconcile.digest import NOTHING, alike, digests, same
 from tally.reconcile.seal import sealable
 from tally.reconcile.trimmed import vouchers
 from tally.sources.archived import Until, archive_versions
-from tally.sources.witnesses import account, verification
+from tally.sources.witnesses import commit_copies, verification
 
 Faults = dict[Seal, str]
 
@@ -162,7 +162,7 @@ def of_manifests(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal],
         if known:
             wrong = narrowed(known, look, [0])
             if wrong:  # or what the control store has of the commits' words is: these decide
-                account.repair(topic, whole=True)
+                commit_copies.repair(topic, whole=True)
                 wrong = narrowed(known, look, [0])
             add(found, wrong)
     return found

@@ -26,7 +26,7 @@ from tally.sources.client import spark_options
 from tally.sources.frames import FETCH
 from tally.sources.records import contract
 from tally.sources.records.decode import decode
-from tally.sources.witnesses import account, manifest
+from tally.sources.witnesses import commit_copies, manifest
 from tally.sources.witnesses.checksum import hourly
 
 
@@ -41,9 +41,9 @@ def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
         last = archive.progress(topic)
         if last is None:
             beginning.report_never_archived(topic, kafka.begin_offsets(topic.name))
-        account.repair(topic)
+        commit_copies.repair(topic)
         if last is not None:
-            account.check_last(topic, last)
+            commit_copies.check_last(topic, last)
         while True:
             plan = next_range(topic, last, ends)
             if plan is None:
@@ -120,7 +120,7 @@ def append(
             archive.check_written(topic, archive.quarantine_path(topic), "quarantine", counted.quarantine.count)
         failpoint("ingest.between_quarantine_and_archive")
         said = delta.words(
-            "ingest", **plan, gaps=gaps, **account.counts(counted), manifest=counted.archive.as_words(),
+            "ingest", **plan, gaps=gaps, **commit_copies.counts(counted), manifest=counted.archive.as_words(),
             beginning=beginning.words(topic, ranges),
         )  # fmt: skip
         commit(archive.archive_rows(decoded, topic), archive.path(topic), f"archive/{identity}", seq, said)
@@ -128,7 +128,7 @@ def append(
         failpoint("ingest.after_archive")
     finally:
         decoded.unpersist()
-    account.repair(topic)
+    commit_copies.repair(topic)
     failpoint("ingest.after_record")
     done = archive.progress(topic)
     assert done is not None and done.seq == seq

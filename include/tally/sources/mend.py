@@ -29,7 +29,7 @@ from tally.sources.archive import Ingest
 from tally.sources.ingest import read_kafka
 from tally.sources.records import contract
 from tally.sources.records.decode import decode
-from tally.sources.witnesses import account, verification
+from tally.sources.witnesses import commit_copies, verification
 from tally.sources.witnesses.checksum import RECORD
 from tally.sources.witnesses.claims import claimed
 from tally.sources.witnesses.mismatch import Mismatch
@@ -71,7 +71,7 @@ def mend(spark: SparkSession, topic: Topic) -> Mended:
         unread = unreadable.take_out(topic)
         if redecode.begun(topic, last.era):
             redecode.bring(spark, topic)
-        account.repair(topic, whole=True)
+        commit_copies.repair(topic, whole=True)
         last = archive.progress(topic)
         assert last is not None
         found = verification.verify(spark, topic, deep=True)

@@ -24,9 +24,9 @@ from tally.sources import archive
 from tally.sources.archive import PROGRESS, Ingest
 from tally.sources.records import contract
 from tally.sources.records.decode import decode
-from tally.sources.witnesses import account, manifest, verification
-from tally.sources.witnesses.account import Words
+from tally.sources.witnesses import commit_copies, manifest, verification
 from tally.sources.witnesses.checksum import HOUR, RECORD, hourly, summed, whole
+from tally.sources.witnesses.commit_copies import Words
 from tally.sources.witnesses.manifest import Sums
 
 # Ranges of event time that a commit names as changed; the narrowest gaps between more of them are filled.
@@ -71,25 +71,25 @@ def bring(spark: SparkSession, topic: Topic) -> None:
     check_bytes(spark, topic, sources)
     check_held(spark, topic, last, sources)
     write(spark, topic, last, sources, earlier)
-    account.repair(topic)
+    commit_copies.repair(topic)
 
 
 def begun(topic: Topic, era: int) -> Words | None:
     """The quarantine's commit of a redecode whose archive commit is missing."""
-    newest = next(account.words_in(archive.quarantine_path(topic), ("quarantine", "redecode")), None)
+    newest = next(commit_copies.words_in(archive.quarantine_path(topic), ("quarantine", "redecode")), None)
     return newest if newest is not None and newest.kind == "redecode" and newest.place[0] > era else None
 
 
 def unfinished(topic: Topic) -> bool:
     """Whether a redecode was begun and not ended: it goes on from files that no newest version holds any more."""
-    last = next(account.words_in(archive.path(topic), PROGRESS), None)
+    last = next(commit_copies.words_in(archive.path(topic), PROGRESS), None)
     return last is not None and begun(topic, last.place[0]) is not None
 
 
 def changed_since(topic: Topic, version: int) -> list[Range]:
     """Event times of valid records that came, went or changed when all was decoded again after a Delta version."""
     found: list[Range] = []
-    for commit in account.words_in(archive.path(topic), PROGRESS):
+    for commit in commit_copies.words_in(archive.path(topic), PROGRESS):
         if commit.version <= version:
             return [] if commit.said["contract"] == contract.of(topic) else merge(found)
         found += [(start, end) for start, end in commit.said.get("changed", ())]
@@ -132,7 +132,7 @@ def check_bytes(spark: SparkSession, topic: Topic, sources: Sources) -> None:
 
 def check_held(spark: SparkSession, topic: Topic, last: Ingest, sources: Sources) -> None:
     """Refuse to decode what is not all that was written: counts and bytes of both tables together."""
-    account.complete(topic, last)
+    commit_copies.complete(topic, last)
     versions = {"archive": sources.archive, "quarantine": sources.quarantine}
     both = [verification.read(spark, topic, place, versions[place], sources.through) for place in verification.PLACES]
     kept, refused = (rows.select(*RECORD) for rows in both)
@@ -146,7 +146,7 @@ def write(spark: SparkSession, topic: Topic, last: Ingest, sources: Sources, ear
 
     All is decoded once for the counts and once for each table: to keep it in between would take more than a heap.
     """
-    newest = next(account.words_in(archive.path(topic), PROGRESS))
+    newest = next(commit_copies.words_in(archive.path(topic), PROGRESS))
     decoded = decode(records(spark, topic, sources), topic, "_key", "_ingest")
     hours = hourly(decoded, topic).persist(StorageLevel.MEMORY_AND_DISK)
     changed = changes(spark, topic, newest, sources, hours)
@@ -166,7 +166,7 @@ def write(spark: SparkSession, topic: Topic, last: Ingest, sources: Sources, ear
         overwrite(archive.quarantine_rows(decoded, topic), archive.quarantine_path(topic), said)
         archive.check_written(topic, archive.quarantine_path(topic), "redecode", counted.quarantine.count)
     failpoint("redecode.between_quarantine_and_archive")
-    told = {**account.counts(counted), "changed": changed, "manifest": counted.archive.as_words()}
+    told = {**commit_copies.counts(counted), "changed": changed, "manifest": counted.archive.as_words()}
     archive.skip_by_time(spark, topic)
     overwrite(archive.archive_rows(decoded, topic), archive.path(topic), delta.words("redecode", **plan, **told))
     archive.check_written(topic, archive.path(topic), "redecode", counted.archive.count)

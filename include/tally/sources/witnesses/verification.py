@@ -19,7 +19,7 @@ from tally.catalog.spec import Topic
 from tally.control import manifests
 from tally.sources import archive
 from tally.sources.ranged import in_ranges
-from tally.sources.witnesses import account
+from tally.sources.witnesses import commit_copies
 from tally.sources.witnesses.checksum import HOUR, hourly, summed
 from tally.sources.witnesses.claims import EVERYTHING, Claimed, answering, cells_of, claimed
 from tally.sources.witnesses.manifest import NONE, Cell, Sums, merged
@@ -47,7 +47,7 @@ def check(
     try:
         found = verify(spark, topic, ranges, version=version, seq=seq, since=since, places=places)
         if found:
-            account.repair(topic, whole=True)
+            commit_copies.repair(topic, whole=True)
             found = verify(spark, topic, ranges, version=version, seq=seq, since=since, places=places)
     except (PySparkException, Py4JJavaError) as error:
         if "FAILED_READ_FILE" not in str(error):
@@ -97,7 +97,7 @@ def verify(
     last = archive.progress(topic)
     if last is None:
         return []
-    account.complete(topic, last)
+    commit_copies.complete(topic, last)
     era = last.era if version is None else manifests.era_at(topic.name, version)
     through = last.seq if seq is None else seq
     versions = {"archive": version}

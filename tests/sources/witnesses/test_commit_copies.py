@@ -12,7 +12,7 @@ from tally.catalog.declare import topic
 from tally.control import manifests
 from tally.reconcile.conserve import joined
 from tally.sources.archive import Ingest
-from tally.sources.witnesses import account
+from tally.sources.witnesses import commit_copies
 
 rides = topic("rides", schema="id BIGINT, at TIMESTAMP", event_time="at", lateness="10 minutes")
 
@@ -32,12 +32,12 @@ def copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_same_offsets_are_gone_on_from() -> None:
-    account.check_last(rides, said(p0=(10, 25), p1=(4, 9)))
+    commit_copies.check_last(rides, said(p0=(10, 25), p1=(4, 9)))
 
 
 def test_other_offsets_are_named() -> None:
     with pytest.raises(AnswerIsNo, match=r"topic rides, partition 1, offsets \(4, 12\) by its commit.*\(4, 9\) by the"):
-        account.check_last(rides, said(p0=(10, 25), p1=(4, 12)))
+        commit_copies.check_last(rides, said(p0=(10, 25), p1=(4, 12)))
 
 
 @pytest.mark.parametrize(
