@@ -76,6 +76,7 @@ class Seen:
     accounts: Sequence[tuple[Sequence[Range], Account]]
     supports: Mapping[int, Sequence[Support]]
     made_of: Sequence[MadeOf]  # for each floating measure, in order
+    single: bool  # whether each row is of one event
 
     def differing(self) -> dict[int, Slot]:
         """The slots in which more than rounding lies between the layers, or an event may hide in a rounding."""
@@ -86,7 +87,11 @@ class Seen:
         return not one.within(*self.limit(slot)) or (one.close > 0 and any(s.differing for s in self.supports[slot]))
 
     def limit(self, slot: int) -> Limit:
-        """By which share of what sizes sums of a slot's events may differ and still be the same."""
+        """By which share of what sizes sums of a slot's events may differ and still be the same; what sums nothing, by
+        none.
+        """
+        if self.single:
+            return 0.0, [0.0 for _ in self.made_of]
         supports = self.supports[slot]
         return rounding.most(sum(one.events for one in supports)), [summed(made, supports) for made in self.made_of]
 
@@ -110,7 +115,8 @@ def look(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> Seen:
     accounts = account(spark, cut, ranges, ends)
     supports = support_of(cut, [one for _, one in accounts], revisions.with_windows(cut, ends, sealed))
     made_of = measured(spark, cut.pipeline, list(floating(measures_of(sides["batch"], cut.pipeline))))
-    return Seen(sides=sides, slots=slots, sealed=sealed, accounts=accounts, supports=supports, made_of=made_of)
+    return Seen(sides=sides, slots=slots, sealed=sealed, accounts=accounts, supports=supports, made_of=made_of,
+                single=kind_of(cut.pipeline).row_by_row)  # fmt: skip
 
 
 def summed(made: MadeOf, supports: Sequence[Support]) -> float:
