@@ -31,7 +31,7 @@ from tally.reconcile.found import Found, slot_states, summary
 from tally.reconcile.made_of import MadeOf, measured
 from tally.sources.ranged import in_ranges
 from tally.speed import commit
-from tally.speed.fold import newest_rows
+from tally.speed.upkeep.fold import newest_rows
 
 
 @memory.told(memory.BATCH)
