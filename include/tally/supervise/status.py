@@ -132,8 +132,8 @@ def unexplained(pipeline: Pipeline) -> int:
     """Events without a cause in the comparisons that slots are now held by, or in the newest that was not sealed."""
     numbers = seals.held_by(pipeline.name, pipeline.version)
     newest = runs.reconciliation_history(pipeline.name, limit=1)
-    numbers |= {row["id"] for row in newest if row["verdict"] == "held" and row["version"] == pipeline.version}
-    return sum(int((row or {}).get("summary", {}).get("unexplained", 0)) for row in map(runs.reconciliation, numbers))
+    numbers |= {row.id for row in newest if row.verdict == "held" and row.version == pipeline.version}
+    return sum(int(row.summary.get("unexplained", 0)) for row in map(runs.reconciliation, numbers) if row)
 
 
 def diagnose_all(pipelines: Iterable[Pipeline] | None = None) -> list[Health]:
