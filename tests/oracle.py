@@ -43,6 +43,14 @@ class Shape:
     slide: int = 0
     reach: int = 0
     unique: bool = False
+    above: float | None = None  # events of a smaller amount, or of this one, are left out
+
+    def row_of(self, event: Event) -> Any:
+        """What names an event's row beside its window: its key, or, where rows are of single events, its id."""
+        return event.id if self.kind == "events" else event.key
+
+    def takes(self, event: Event) -> bool:
+        return self.above is None or event.amount > self.above
 
     @property
     def rule(self) -> str:
@@ -100,7 +108,8 @@ def rows(shape: Shape, topics: Sequence[Sequence[Event]]) -> Rows:
         return total(
             (w, right.key, right.amount) for left, right in pairs(shape, *topics) for w in shape.windows(left.time)
         )
-    return total((window, event.key, event.amount) for event in topics[0] for window in shape.windows(event.time))
+    taken = [event for event in topics[0] if shape.takes(event)]
+    return total((window, shape.row_of(event), event.amount) for event in taken for window in shape.windows(event.time))
 
 
 def pairs(shape: Shape, left: Iterable[Event], right: Sequence[Event]) -> list[tuple[Event, Event]]:
@@ -183,12 +192,12 @@ class Stream:
             if event.id in self.seen[topic]:
                 return
             self.seen[topic][event.id] = event.time + shape.lateness[topic]
-        if shape.kind in ("tumbling", "hopping"):
+        if shape.kind in ("tumbling", "hopping", "events"):
             windows = shape.windows(event.time)
             alive = [window for window in windows if shape.rule == "event" or window[1] > self.before]
             if len(alive) < len(windows):
                 late.add(event.place)
-            self.placed += [(window, event.key, event.amount) for window in alive]
+            self.placed += [(window, shape.row_of(event), event.amount) for window in alive if shape.takes(event)]
         elif shape.kind == "session":
             if event.time + shape.size <= self.before:
                 late.add(event.place)
@@ -244,7 +253,7 @@ def causes(shape: Shape, topics: Sequence[Sequence[Event]], out: Streamed) -> Co
     for at, events in enumerate(topics):
         taken = {e.place for e in counted(events, shape, at)}
         accepted = {e.place for e in out.accepted[at]}
-        for event in events:
+        for event in filter(shape.takes, events):
             if shape.kind != "session" and not differing & slots_near(shape, at, event):
                 continue
             if event.place in taken and event.place in out.late[at]:

@@ -12,6 +12,7 @@ from faults.planted.story import MINUTE, Contract
 
 B, A = "before", "after"
 TUMBLING, HOPPING, SESSION, JOIN, CUT = "tumbling", "hopping", "session", "join", "begun late"
+EVENTS = "events"
 NAN, INFINITY = layers.set_to(total=math.nan), layers.set_to(total=math.inf)
 WRONG_N = layers.more(n=1)
 
@@ -49,6 +50,9 @@ STREAM = told(
     ("a microsecond", HOPPING, B, in_stream(layers.moved)),
     ("a late event hidden in a value", TUMBLING, B, in_stream(layers.A_CENT, agreed=False)),
     ("a value in the file", SESSION, B, in_stream(layers.A_CENT, silently=True)),
+    ("the last bit", EVENTS, B, in_stream(layers.last_bit)),
+    ("a row gone", EVENTS, B, in_stream(layers.gone)),
+    ("a row nobody made", EVENTS, B, in_stream(layers.extra)),
 )
 BATCH = deep(
     told(
@@ -70,6 +74,10 @@ BATCH = deep(
         ("a value in the file", JOIN, A, in_batch(layers.A_CENT, silently=True)),
         ("two rows exchanged", HOPPING, A, layers.exchanged),
         ("both layers alike", HOPPING, A, layers.in_both(layers.ONE_EVENT)),
+        ("the last bit", EVENTS, B, in_batch(layers.last_bit)),
+        ("a doubled row", EVENTS, A, in_batch(layers.doubled)),
+        ("a row gone", EVENTS, A, in_batch(layers.gone)),
+        ("the last bit", EVENTS, A, in_batch(layers.last_bit)),
     ),
     "both layers alike, tumbling",
     "both layers lack a row, session",
@@ -97,6 +105,8 @@ ARCHIVE = deep(
         ("a value in its file", JOIN, A, records.in_archive(records.AMOUNT, records.a_payment, silently=True)),
         ("an aborted record put in", TUMBLING, A, records.aborted),
         ("a record nobody sent", JOIN, A, records.a_stranger),
+        ("an event doubled", EVENTS, B, records.in_archive(layers.doubled)),
+        ("a value changed", EVENTS, A, records.in_archive(records.AMOUNT)),
     ),
     "the bytes changed, tumbling",
 )

@@ -14,7 +14,7 @@ from faults.planted import stage as stages
 from faults.planted import story, verbs, verdict
 from faults.planted.stage import AFTER, BEFORE, let_go
 
-KINDS = ("tumbling", "hopping", "session", "join")
+KINDS = ("tumbling", "hopping", "session", "join", "events")
 STAMPS = ("CreateTime", "LogAppendTime")
 
 
@@ -36,7 +36,8 @@ class Clean:
 def runs(folder: Path, bootstrap: str, seed: int, count: int) -> Iterator[Clean]:
     """Every kind in turn, with ids and without, on topics that carry the producer's time or the broker's."""
     for at in range(count):
-        kind, unique, stamp = KINDS[at % 4], at // 4 % 2 == 0, STAMPS[at // 8 % 2]
+        kind, stamp = KINDS[at % 5], STAMPS[at // 10 % 2]
+        unique = kind == "events" or at // 5 % 2 == 0
         yield one_run(folder, bootstrap, kind, stamp, unique, seed * 1000 + at)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,6 +16,7 @@ from faults.planted.verdict import Place
 
 Touch = Callable[[Row], list[Row]]
 MICRO = timedelta(microseconds=1)
+NOBODYS = {"shop": 99, "method": "gold", "id": 99_999}
 
 
 def more(**by: Any) -> Touch:
@@ -24,6 +26,11 @@ def more(**by: Any) -> Touch:
 
 def set_to(**to: Any) -> Touch:
     return lambda row: [{**row, **to}]
+
+
+def last_bit(row: Row) -> list[Row]:
+    """The next larger number: in a sum that would be rounding."""
+    return [{**row, "total": math.nextafter(row["total"], math.inf)}]
 
 
 def gone(row: Row) -> list[Row]:
@@ -45,13 +52,12 @@ def ends_later(row: Row) -> list[Row]:
 
 def extra(row: Row) -> list[Row]:
     """A row of a key that nobody sent."""
-    key = {"shop": 99} if "shop" in row else {"method": "gold"}
-    return [row, {**row, **key}]
+    name, nobodys = next((name, key) for name, key in NOBODYS.items() if name in row)
+    return [row, {**row, name: nobodys}]
 
 
 ONE_EVENT = more(n=1, total=25.0, cents=2500, price=Decimal("25.00"))
 A_CENT = more(total=0.01)
-A_BIT = more(total=1e-11)
 
 
 def only(place: Place, touch: Touch, rows: Rows) -> Rows:

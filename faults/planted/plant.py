@@ -20,7 +20,7 @@ class Plant:
 
     name: str
     where: str  # stream rows | batch rows | archive | ...
-    kind: str  # tumbling | hopping | session | join | begun late
+    kind: str  # tumbling | hopping | session | join | events | begun late
     when: str  # before | after the first seal
     harm: Harm
     deep: bool = False  # only a deep audit can see it

@@ -62,13 +62,27 @@ def {name}(orders, payments):
     )
     return pairs.groupBy("window", "method").agg({measures})
 """
+EVENTS = """
+from pyspark.sql import functions as F
+from topics import orders
+
+from tally import events, pipeline
+
+
+@pipeline(reads=orders, window={window}, key="id")
+def {name}(orders):
+    return orders.select("window", "id", {measures})
+"""
+EACH = 'F.lit(1).cast("bigint").alias("n"), F.col("amount").alias("total"), "cents", "price"'
 WINDOWS = {
     "tumbling": 'tumbling("1 minute")',
     "hopping": 'hopping("3 minutes", by="1 minute")',
     "session": 'session("2 minutes")',
     "join": 'tumbling("2 minutes")',
+    "events": 'events("1 minute")',
 }
-WITH_IDS = ("tumbling", "join")
+FUNCTIONS = {"join": (JOIN, MEASURES.format(side="p.")), "events": (EVENTS, EACH)}
+WITH_IDS = ("tumbling", "join", "events")
 MICRO_BATCH = "90"  # records in one, so that a story is several
 BEFORE, AFTER = "before", "after"  # the first seal
 
@@ -159,8 +173,7 @@ def bare(folder: Path, bootstrap: str, kind: str, prefix: str, *, unique: bool, 
     made = Stage(
         kind=kind, unique=unique, prefix=prefix, folder=folder, catalogue=where, home=folder / "home", post=post
     )
-    text = JOIN if kind == "join" else SINGLE
-    measures = MEASURES.format(side="p." if kind == "join" else "")
+    text, measures = FUNCTIONS.get(kind, (SINGLE, MEASURES.format(side="")))
     text = text.format(name=made.name, window=WINDOWS[kind], measures=measures)
     (where / "pipelines" / f"{made.name}.py").write_text(text)
     options = {"retention.ms": "-1", "message.timestamp.type": stamp}

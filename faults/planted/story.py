@@ -73,7 +73,7 @@ def shape_of(kind: str, unique: bool) -> oracle.Shape:
     """What the plain account has to know of a kind of pipeline."""
     if kind == "join":
         return oracle.Shape("join", 2 * MINUTE, tuple(LATENESS.values()), reach=5 * MINUTE, unique=unique)
-    size, slide = {"tumbling": (1, 1), "hopping": (3, 1), "session": (2, 0)}[kind]
+    size, slide = {"tumbling": (1, 1), "hopping": (3, 1), "session": (2, 0), "events": (1, 1)}[kind]
     return oracle.Shape(kind, size * MINUTE, (LATENESS["orders"],), slide=slide * MINUTE, unique=unique)
 
 

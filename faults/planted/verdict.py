@@ -88,12 +88,11 @@ def differences(
     was refused, and its words account for what is not judged.
     """
     truths = [measured(stage.truth(contract))] + ([] if stated else [measured(stage.truth(contract, base=True))])
-    key = "method" if stage.kind == "join" else "shop"
-    there = Counter(place_of(row, key) for row in served)
+    there = Counter(place_of(row) for row in served)
     found = [f"{shown(place)} is served {count} times" for place, count in there.items() if count > 1]
     known = {}
     for row in served:
-        place = place_of(row, key)
+        place = place_of(row)
         known[place] = row
         if row["state"] == "sealed" and not any(same(row, rows.get(place)) for rows in truths):
             found.append(f"{shown(place)} is sealed with {brief(row)}, the truth is {truths[0].get(place)}")
@@ -122,9 +121,10 @@ def measured(rows: oracle.Rows) -> dict[Place, tuple[Any, ...]]:
     return {place: (n, total, round(total * 100), Decimal(str(total))) for place, (n, total) in rows.items()}
 
 
-def place_of(row: dict[str, Any], key: str) -> Place:
+def place_of(row: dict[str, Any]) -> Place:
+    """A row's window and key, whichever kind of pipeline it is of."""
     start, end = (row[name].timestamp() * 1000 for name in ("window_start", "window_end"))
-    return round(start, 3), round(end, 3), row[key]
+    return round(start, 3), round(end, 3), next(row[name] for name in ("shop", "method", "id") if name in row)
 
 
 def same(row: dict[str, Any], truth: tuple[Any, ...] | None) -> bool:

@@ -24,6 +24,18 @@ from tally.checks.sample import moment, sample
 from tally.cli.check import check
 
 GROUPED = 'rides.groupBy("window", "zone")'
+# What no rule on a plan sees: a function over batches of events that looks at all of its batch.
+CENTRED = """RATE = 2
+import pandas as pd
+from pyspark.sql.types import DoubleType
+
+
+def centred(fare: pd.Series) -> pd.Series:
+    return fare - fare.mean()
+
+
+CENTRED = F.pandas_udf(centred, DoubleType())
+"""
 
 
 def refused(spark: SparkSession, pipeline: Pipeline, seed: int = 1) -> DefinitionError:
@@ -135,15 +147,15 @@ def test_the_command_says_what_was_proved_and_by_which_seed(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path)
-    bad = (tmp_path / "pipelines" / "demand.py").read_text().replace("def demand", "def narrow")
-    bad = bad.replace('rides.groupBy("window", "zone").agg(F.sum(taxed("fare")).alias("cost"))', "rides.select('*')")
-    (tmp_path / "pipelines" / "narrow.py").write_text(bad)
+    bad = (tmp_path / "pipelines" / "demand.py").read_text().replace("def demand", "def centred")
+    bad = bad.replace('F.sum(taxed("fare"))', 'F.max(CENTRED("fare"))').replace("RATE = 2", CENTRED)
+    (tmp_path / "pipelines" / "centred.py").write_text(bad)
     monkeypatch.setenv("TALLY_CATALOG", str(tmp_path))
     with pytest.raises(typer.Exit):
         check(prove=True, seed=5)
     said = capsys.readouterr()
     assert "--seed 5" in said.err
-    assert "ok     demand: proved, " in said.out and "wrong  narrow" in said.out and "several rows" in said.out
+    assert "ok     demand: proved, " in said.out and "wrong  centred" in said.out and "differs from itself" in said.out
 
 
 @pytest.mark.parametrize("options", [{"prove": True, "no_spark": True}, {"prove": True, "setup": True}, {"seed": 5}])

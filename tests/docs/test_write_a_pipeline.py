@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import textwrap
 from pathlib import Path
 
 import definitions
@@ -52,6 +54,20 @@ def test_spark_gives_the_columns_that_the_page_names(fifth: Pipeline, spark: Spa
     from tally.checks.definition import check
 
     assert check(spark, fifth).columns == ["window_start", "window_end", "pickup_zone", "tips", "largest"]
+
+
+def test_its_example_of_single_events_is_one(tmp_path: Path, spark: SparkSession) -> None:
+    from tally.checks.definition import check
+
+    (found,) = re.findall(r"^    @pipeline.*?events\(.*?(?=^\S)", definitions.PAGE.read_text(), re.M | re.S)
+    head = "from pyspark.sql import DataFrame\nfrom pyspark.sql import functions as F\nfrom topics import rides\n\n"
+    shutil.copytree(REPO / "spark", tmp_path / "spark", ignore=shutil.ignore_patterns("__pycache__"))
+    file = tmp_path / "spark" / "pipelines" / "generous_rides.py"
+    file.write_text(f"{head}from tally import events, pipeline\n\n\n{textwrap.dedent(found)}")
+    known = load(tmp_path / "spark")
+    assert not known.broken
+    columns = check(spark, known.pipelines["generous_rides"]).columns
+    assert columns == ["window_start", "window_end", "ride_id", "cab_id", "share"]
 
 
 def test_the_page_names_the_file_where_the_catalogue_looks(fifth: Pipeline) -> None:

@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from world import World
 
-KINDS = ("tumbling", "hopping", "session", "join")
+KINDS = {
+    "plain": ("tumbling", "hopping", "session", "join"),
+    "unique": ("tumbling", "hopping", "session", "join", "events"),
+}
 # Each example costs a minute: one in the suite, always the same; as many as this says on a long night.
 EXAMPLES = int(os.environ.get("TALLY_TEST_EXAMPLES", "1"))
 made = itertools.count()
@@ -60,7 +63,7 @@ PLOTS = st.builds(
 def test_both_layers_are_what_the_oracle_says_and_reconcile(
     ids: str, plot: Plot, spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    names = [f"{kind}{'_p' if ids == 'plain' else '_u'}" for kind in KINDS]
+    names = [f"{kind}{'_p' if ids == 'plain' else '_u'}" for kind in KINDS[ids]]
     with pytest.MonkeyPatch.context() as patch:
         number = next(made)
         world = worlds.make(tmp_path_factory.mktemp(f"core{number}"), f"core{number}.", broker, patch, names)

@@ -66,12 +66,28 @@ def {name}(orders, payments):
     )
     return pairs.groupBy("window", "method").agg(F.count("*").alias("n"), F.sum("p.amount").alias("total"))
 """
+# A row an event: what is counted is 1, but of the cheapest orders, which the function leaves out.
+EVENTS = """
+from pyspark.sql import functions as F
+from topics import orders{suffix}
+
+from tally import events, pipeline
+
+
+@pipeline(reads=orders{suffix}, window={window}, key="id")
+def {name}(orders):
+    dear = orders.where(F.col("amount") > {cheap})
+    return dear.select("window", "id", F.lit(1).cast("bigint").alias("n"), F.col("amount").alias("total"))
+"""
+CHEAP = 20.0
 WINDOWS = {
     "tumbling": 'tumbling("1 minute")',
     "hopping": 'hopping("3 minutes", by="1 minute")',
     "session": 'session("2 minutes")',
     "join": 'tumbling("2 minutes")',
+    "events": 'events("1 minute")',
 }
+TEXTS = {"join": JOIN, "events": EVENTS}
 
 
 def shape_of(name: str) -> Shape:
@@ -79,8 +95,9 @@ def shape_of(name: str) -> Shape:
     kind, unique = name.split("_")[0], name.endswith("_u")
     if kind == "join":
         return Shape("join", 2 * MINUTE, tuple(LATENESS.values()), reach=REACH, unique=unique)
-    size, slide = {"tumbling": (1, 1), "hopping": (3, 1), "session": (2, 0)}[kind]
-    return Shape(kind, size * MINUTE, (LATENESS["orders"],), slide=slide * MINUTE, unique=unique)
+    size, slide = {"tumbling": (1, 1), "hopping": (3, 1), "session": (2, 0), "events": (1, 1)}[kind]
+    above = CHEAP if kind == "events" else None
+    return Shape(kind, size * MINUTE, (LATENESS["orders"],), slide=slide * MINUTE, unique=unique, above=above)
 
 
 @dataclass
@@ -200,8 +217,8 @@ def declare(folder: Path, prefix: str, patch: pytest.MonkeyPatch, names: list[st
     (where / "topics.py").write_text(plain + unique)
     for name in names:
         kind, suffix = name.split("_")[0], "_u" if name.endswith("_u") else ""
-        text = JOIN if kind == "join" else SINGLE
-        (where / "pipelines" / f"{name}.py").write_text(text.format(name=name, suffix=suffix, window=WINDOWS[kind]))
+        text = TEXTS.get(kind, SINGLE).format(name=name, suffix=suffix, window=WINDOWS[kind], cheap=CHEAP)
+        (where / "pipelines" / f"{name}.py").write_text(text)
     patch.setenv("TALLY_CATALOG", str(where))
     patch.setenv("TALLY_HOME", str(folder / "home"))
 

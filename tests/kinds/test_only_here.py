@@ -12,7 +12,7 @@ from tally.base.settings import REPO
 TALLY = REPO / "include" / "tally"
 # Where windows are declared, and where a pipeline gets its kind.
 MAY_ASK = {"catalog/spec.py", "catalog/declare.py"}
-WINDOWS, KINDS = r"(?:Tumbling|Hopping|Session)\b", r"(?:Windowed|Sessions|Join)\b"
+WINDOWS, KINDS = r"(?:Tumbling|Hopping|Session|Events)\b", r"(?:Windowed|Sessions|Join|Events)\b"
 ASKS = re.compile(
     rf"""
     \bwindow\.kind\b | \bwindow\.word\s*(?:==|!=|in\b) | \bby_key\b       # the declared window
@@ -20,8 +20,8 @@ ASKS = re.compile(
     | \blen\(\s*[\w.]*\breads\b                                           # how many topics
     | \bisinstance\([^\n]*\b(?:{WINDOWS}|{KINDS})
     | from\ tally\.catalog\.spec\ import\ (?:\([^)]*|[^\n]*)\b{WINDOWS}
-    | from\ tally\.kinds\ import\ (?:\([^)]*|[^\n]*)\b(?:{KINDS}|windowed\b|session\b|join\b)
-    | tally\.kinds\.(?:windowed|session|join)\b
+    | from\ tally\.kinds\ import\ (?:\([^)]*|[^\n]*)\b(?:{KINDS}|windowed\b|session\b|join\b|events\b)
+    | tally\.kinds\.(?:windowed|session|join|events)\b
     """,
     re.X,
 )
@@ -56,10 +56,11 @@ def test_no_other_module_asks_which_kind_a_pipeline_is_of() -> None:
         "from tally.catalog.spec import (\n    Pipeline,\n    Session,\n)",
         "from tally.kinds import Join, kind_of",
         "from tally.kinds.session import Sessions",
+        "from tally.kinds.events import Events",
     ],
 )
 def test_a_line_that_asks_is_found(planted: str) -> None:
-    file = "reconcile/replay.py"
+    file = "reconcile/replay/replay.py"
     text = Path(TALLY, file).read_text()
     (found,) = {line.split(":")[1] for line in asked(file, f"{text}\n{planted}\n")}
     assert int(found) > text.count("\n")
@@ -78,4 +79,4 @@ def test_a_line_that_asks_is_found(planted: str) -> None:
     ],
 )
 def test_a_line_that_asks_for_nothing_is_left_be(innocent: str) -> None:
-    assert not asked("reconcile/replay.py", innocent)
+    assert not asked("reconcile/replay/replay.py", innocent)

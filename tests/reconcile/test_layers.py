@@ -23,9 +23,9 @@ def slot(**given: Any) -> Slot:
 CLOSE = slot(same=1, close=1, apart=[3 * STEP], apart_by=[300 * STEP])
 
 
-def layers(one: Slot, *supports: Support) -> Layers:
+def layers(one: Slot, *supports: Support, single: bool = False) -> Layers:
     behind = supports or [Support(events=2, scale={"amount": 100.0})]
-    return Layers(sides={}, slots={0: one}, sealed={}, accounts=[], supports={0: behind}, made_of=[None])
+    return Layers(sides={}, slots={0: one}, sealed={}, accounts=[], supports={0: behind}, made_of=[None], single=single)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,11 @@ def test_a_slot_differs_where_its_rows_lie_further_apart_than_its_events_may_rou
 ) -> None:
     found = layers(CLOSE, Support(events=events, scale={"amount": scale}))
     assert (0 in found.differing) is differs
+
+
+def test_where_nothing_is_summed_nothing_is_rounding() -> None:
+    assert 0 in layers(CLOSE, Support(events=10**6, scale={"amount": 1e9}), single=True).differing
+    assert 0 not in layers(slot(), single=True).differing
 
 
 def test_no_event_hides_in_a_rounding() -> None:

@@ -1,4 +1,4 @@
-"""The words of a definition file: `topic`, `pipeline`, `tumbling`, `hopping`, `session`. Declaring does nothing."""
+"""The words of a definition file: `topic`, `pipeline` and the windows. Declaring does nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from tally.base.duration import human, parse_duration
 from tally.base.errors import DefinitionError, TallyError
 from tally.catalog.schema import RESERVED, parse_schema
-from tally.catalog.spec import Hopping, Pipeline, Session, Topic, Tumbling, Window
+from tally.catalog.spec import Events, Hopping, Pipeline, Session, Topic, Tumbling, Window
 
 NAME = re.compile(r"[a-z][a-z0-9_]*$")
 # What a comparison's rows, and those of `tally read`, hold beside the key.
@@ -81,6 +81,13 @@ def session(gap: str | timedelta) -> Window:
     return Session(size=span)
 
 
+def events(slot: str | timedelta) -> Window:
+    """No window: a row for an event, where the function gives one; rows are sealed in slots of this size."""
+    with blamed_on(author_line(), "events"):
+        span = positive(slot, "slot")
+    return Events(size=span)
+
+
 def pipeline(
     *,
     reads: Topic | Sequence[Topic],
@@ -128,12 +135,30 @@ def check_contract(name: str, function: Callable[..., Any], topics: tuple[Topic,
     if len({t.name for t in topics}) != len(topics):
         refuse("a topic is there twice", "reads", "name each topic once")
     if not isinstance(window, Window):
-        refuse(f"{window!r} is no window", "window", "tumbling(...), hopping(...) or session(...)")
+        refuse(f"{window!r} is no window", "window", "tumbling(...), hopping(...), session(...) or events(...)")
     if window.by_key and len(topics) > 1:
         refuse("sessions over a join are not supported", "window", "use tumbling or hopping windows, or one topic")
+    if isinstance(window, Events):
+        check_events(topics, window)
     if len(inspect.signature(function).parameters) != len(topics):
         refuse(
             f"the function does not take {len(topics)} DataFrame(s)", "reads", "one parameter for each topic, in order"
+        )
+
+
+def check_events(topics: tuple[Topic, ...], slot: Events) -> None:
+    """Refuse what would leave two rows of single events that nothing tells apart."""
+    if len(topics) > 1:
+        refuse("rows of single events are of one topic", "reads", "name one topic, or join in windows: tumbling(...)")
+    if topics[0].unique is None:
+        cure = f"declare unique= in {topics[0].name}, or use tumbling(...) and groupBy"
+        refuse("nothing tells the rows of its events apart: the topic has no unique id", "window", cure)
+    if slot.size > topics[0].lateness:
+        refuse(
+            f"in slots of {human(slot.size)} an id may come twice: copies further apart than the lateness, "
+            f"{human(topics[0].lateness)}, are two events",
+            "slot",
+            f'at most the topic\'s lateness: events("{human(topics[0].lateness)}")',
         )
 
 

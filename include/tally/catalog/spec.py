@@ -34,7 +34,7 @@ class Topic:
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """A rule that puts an event into half-open UTC windows: one of the three below."""
+    """A rule that puts an event into half-open UTC windows: one of the four below."""
 
     word: ClassVar[str]  # by which definitions and their fingerprints know it
     by_key: ClassVar[bool] = False  # whether the events of each key say where its windows begin and end
@@ -93,6 +93,13 @@ class Session(Window):
 
     def __str__(self) -> str:
         return f"{self.word}, gap {human(self.size)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Events(Window):
+    """Slots of one size, end to end, in which the rows of single events are sealed."""
+
+    word = "events"
 
 
 @dataclass(frozen=True, kw_only=True)

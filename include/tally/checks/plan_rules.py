@@ -11,6 +11,7 @@ from tally.catalog.spec import Pipeline
 from tally.checks.aggregates import check_order, check_rounding
 from tally.checks.grouping import Lineage, check_grouping, top_aggregate
 from tally.checks.plan import GIVEN, Expression, Node, refuse
+from tally.kinds import kind_of
 
 CONSTANTS = {"LocalRelation", "LogicalRDD", "OneRowRelation", "Range"}
 ROW_BY_ROW = {"Project", "SubqueryAlias", "ResolvedHint", "Repartition", "RepartitionByExpression"}
@@ -41,8 +42,11 @@ def check_plan(plan: Node, schema: StructType, given: Sequence[DataFrame], pipel
     check_types(schema, pipeline)
     for columns in (schema, *(frame.schema for frame in given)):
         check_names(columns, pipeline)
-    check_above(plan, pipeline)
-    check_grouping(plan, lineage, pipeline)
+    if kind_of(pipeline).row_by_row:
+        check_single(plan, lineage, pipeline)
+    else:
+        check_above(plan, pipeline)
+        check_grouping(plan, lineage, pipeline)
     check_order(plan, lineage, pipeline)
     check_rounding(plan, pipeline)
 
@@ -107,6 +111,24 @@ def incomparable(kind: DataType) -> str | None:
     return None if name.split("(")[0] in COMPARED else name.upper().split("<")[0]
 
 
+def check_single(plan: Node, lineage: Lineage, pipeline: Pipeline) -> None:
+    """Of single events: no step makes several rows of one, or one of several, and the topic's id tells rows apart."""
+    (topic,) = pipeline.reads
+    for node in plan.walk():
+        if node.kind not in ROW_BY_ROW | {GIVEN, "Filter"}:
+            cure = "use select, where and a udf over single events; to aggregate or to join, window=tumbling(...)"
+            first = node.expressions[0] if node.expressions else None
+            refuse(pipeline, f"{node.kind} does not give one row for one event", cure, first)
+    columns = dict(plan.output)
+    if lineage.origin(columns["window"]) != (0, "window"):
+        cure = 'keep "window", the column that the engine gives, in the select'
+        refuse(pipeline, "its window is not the slot that it is given", cure, field="window")
+    keys = [lineage.origin(columns[name]) for name in pipeline.key]
+    if topic.unique not in [column for _, column in filter(None, keys)]:
+        cure = f'key="{topic.unique}", and keep it as it is in the select'
+        refuse(pipeline, f"its key lacks the unique id of {topic.name}, {topic.unique!r}", cure, field="key")
+
+
 def check_above(plan: Node, pipeline: Pipeline) -> None:
     """Above its aggregation a stream can only rename and compute: a row that it gave out it never takes back."""
     above, aggregate = top_aggregate(plan)
@@ -114,6 +136,10 @@ def check_above(plan: Node, pipeline: Pipeline) -> None:
         if any(node.kind == "Aggregate" for node in plan.walk()):
             cure = "aggregate once, last; join or unite the events before it"
             refuse(pipeline, "rows meet above an aggregation", cure)
+        if kind_of(pipeline).by_event:
+            keys = ", ".join(f'"{name}"' for name in ("window", *pipeline.key))
+            cure = f"groupBy({keys}).agg(...); where a row an event is what you want: window=events(...)"
+            refuse(pipeline, "it aggregates nothing: a window may have several rows of one key", cure)
         return
     for node in above:
         if node.kind == "Filter" and pipeline.append_only:

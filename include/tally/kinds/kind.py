@@ -78,6 +78,11 @@ class Kind(ABC):
         """What the function gets where there is no event: to see by it what the function does."""
         return self.bounded([spark.createDataFrame([], topic.ddl) for topic in self.pipeline.reads])
 
+    @property
+    def row_by_row(self) -> bool:
+        """Whether each row is made of one event: no sums, so nothing that could be rounding."""
+        return False
+
     # A restatement.
 
     @abstractmethod

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from tally.batch import restate
 from tally.catalog.ranges import Range
 from tally.control.seals import Seal
+from tally.kinds import kind_of
 from tally.reconcile import revisions, trimmed
 from tally.reconcile.accounts import Account, Support, account, supports
 from tally.reconcile.cut import Cut
@@ -33,6 +34,7 @@ class Layers:
     accounts: Sequence[tuple[Sequence[Range], Account]]
     supports: Mapping[int, Sequence[Support]]
     made_of: Sequence[MadeOf]  # for each floating measure, in order
+    single: bool  # whether each row is of one event
 
     @cached_property
     def differing(self) -> dict[int, Slot]:
@@ -44,7 +46,11 @@ class Layers:
         return not one.within(*self.limit(slot)) or (one.close > 0 and any(s.differing for s in self.supports[slot]))
 
     def limit(self, slot: int) -> Limit:
-        """By which share of what sizes sums of a slot's events may differ and still be the same."""
+        """By which share of what sizes sums of a slot's events may differ and still be the same; what sums nothing, by
+        none.
+        """
+        if self.single:
+            return 0.0, [0.0 for _ in self.made_of]
         supports = self.supports[slot]
         return rounding.most(sum(one.events for one in supports)), [summed(made, supports) for made in self.made_of]
 
@@ -72,7 +78,15 @@ def read(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> Layers:
     accounts = account(spark, cut, ranges, ends)
     behind = supports(cut, [one for _, one in accounts], revisions.with_windows(cut, ends, sealed))
     made_of = measured(spark, cut.pipeline, list(floating(measures_of(sides["batch"], cut.pipeline))))
-    return Layers(sides=sides, slots=slots, sealed=sealed, accounts=accounts, supports=behind, made_of=made_of)
+    return Layers(
+        sides=sides,
+        slots=slots,
+        sealed=sealed,
+        accounts=accounts,
+        supports=behind,
+        made_of=made_of,
+        single=kind_of(cut.pipeline).row_by_row,
+    )
 
 
 def summed(made: MadeOf, supports: Sequence[Support]) -> float:

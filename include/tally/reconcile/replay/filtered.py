@@ -1,4 +1,4 @@
-"""Which events a function leaves out before it aggregates: they are in no window, so no layer differs by them."""
+"""Which events a function leaves out, before it aggregates: they are in no window, so no layer differs by them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tally.catalog.spec import Pipeline
+from tally.checks.plan import items
 from tally.kinds import kind_of
 
 PLACE = ("_partition", "_offset")
@@ -24,12 +25,12 @@ def filters(spark: SparkSession, pipeline: Pipeline) -> bool:
 
 
 def with_filtered(events: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Events with `_filtered`; where the function drops the columns that tell an event, none is said to be."""
+    """Events with `_filtered`: those that the function leaves out before it drops the columns that tell an event."""
     (given,) = kind_of(pipeline).bounded([events.select(*pipeline.reads[0].columns, *PLACE)])
-    before = before_aggregation(pipeline.function(given))
-    kept = None if before is None else frame_of(before, events.sparkSession)
-    if kept is None or not set(PLACE) <= set(kept.columns):
+    placed = with_places(before_aggregation(pipeline.function(given)))
+    if placed is None:
         return events.withColumn("_filtered", F.lit(False))
+    kept = frame_of(placed, events.sparkSession)
     reached = kept.select(*PLACE).distinct().withColumn("_reached", F.lit(True))
     joined = events.join(reached, list(PLACE), "left")
     return joined.withColumn("_filtered", F.col("_reached").isNull()).drop("_reached")
@@ -40,8 +41,8 @@ def analyzed(frame: DataFrame) -> Any:
 
 
 def before_aggregation(out: DataFrame) -> Any:
-    """The plan below the function's lowest aggregation; None where it has none, or where plans meet before it."""
-    node, found = analyzed(out), None
+    """The plan below the function's lowest aggregation, all of it where there is none."""
+    found = node = analyzed(out)
     while node.children().size() == 1:
         if node.nodeName() == "Aggregate":
             found = node.children().apply(0)
@@ -49,10 +50,16 @@ def before_aggregation(out: DataFrame) -> Any:
     return found
 
 
+def with_places(node: Any) -> Any:
+    """The highest part of a plan whose rows still tell their event; None where none does."""
+    while node is not None and not set(PLACE) <= {str(one.name()) for one in items(node.output())}:
+        node = node.children().apply(0) if node.children().size() == 1 else None
+    return node
+
+
 def names(node: Any) -> list[str]:
     """The kinds of all nodes of a plan."""
-    below = [node.children().apply(at) for at in range(node.children().size())]
-    return [str(node.nodeName()), *(name for child in below for name in names(child))]
+    return [str(node.nodeName()), *(name for child in items(node.children()) for name in names(child))]
 
 
 def frame_of(plan: Any, spark: SparkSession) -> DataFrame:
