@@ -150,12 +150,12 @@ def judge(pipeline: str, ticket: str) -> None:
     logging.getLogger("great_expectations").setLevel(logging.ERROR)  # it tells of its own workings, hundreds of lines
     from tally.reconcile.comparison import HELD
     from tally.reconcile.judge import judge as verdict_on
-    from tally.reconcile.seal import seal as settle
+    from tally.reconcile.seal import seal as put_seals
 
     number = compared(pipeline, ticket)
     judgement = verdict_on(number)
     if judgement.verdict == HELD:
-        print(settle(number))  # here, because no task comes after a red one
+        print(put_seals(number))  # here, because no task comes after a red one
         raise AnswerIsNo(
             str(judgement), cure=f"read the rows, mend the cause, restate the range; then {pipeline} is judged again"
         )
@@ -164,9 +164,9 @@ def judge(pipeline: str, ticket: str) -> None:
 
 def seal(pipeline: str, ticket: str) -> None:
     """Seal the closed windows of this run's comparison."""
-    from tally.reconcile.seal import seal as settle
+    from tally.reconcile.seal import seal as put_seals
 
-    print(f"{pipeline}: {settle(compared(pipeline, ticket))}")
+    print(f"{pipeline}: {put_seals(compared(pipeline, ticket))}")
 
 
 def prune_control_store() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from tally.base.duration import from_millis, instant, iso, millis
 from tally.base.errors import AnswerIsNo, TallyError
@@ -21,6 +22,7 @@ from tally.reconcile.audit import others
 from tally.reconcile.comparison import Comparison, CutMark, SlotState
 from tally.reconcile.cut import Cut, closed, due, find, reaching_back
 from tally.reconcile.explain import Explanation, explain
+from tally.reconcile.layers import Layers
 from tally.reconcile.replay import replay
 from tally.reconcile.replay.filtered import filters
 from tally.reconcile.rows.differences import Slot
@@ -42,7 +44,7 @@ def compare(name: str, start: str | None = None, end: str | None = None, ticket:
     ranges = ranges_of(cut, wanted)
 
     # 3. Take a number, under which the rows that differ are kept.
-    number = open_comparison(pipeline, ranges, ticket)
+    begun = open_comparison(cut, ranges, ticket)
 
     # 4. Read as much of the ledger as the events of these windows need.
     cut = with_ledger(cut, ranges)
@@ -52,34 +54,15 @@ def compare(name: str, start: str | None = None, end: str | None = None, ticket:
     conserved, unaccounted = conservation(cut, both.accounts), both.unaccounted(cut)
 
     # 6. Replay the slots that differ, and put a cause to each row that does.
-    explained = explain(spark, cut, both, number) if both.differing else Explanation()
+    explained = explain(spark, cut, both, begun.number) if both.differing else Explanation()
 
-    # 7. Keep all of it for the judge, with the state of each slot.
+    # 7. Keep what was counted for the judge, with the state of each slot.
+    found = with_counts(begun, both, explained)
     states = slot_states(cut, ranges, both.slots, explained, unaccounted)
-    comparison.keep(
-        Comparison(
-            number=number,
-            pipeline=name,
-            version=pipeline.version,
-            ranges=ranges,
-            ticket=ticket,
-            windows=both.equal + explained.windows,
-            equal=both.equal + explained.rounding,
-            different=explained.different,
-            rounding=both.rounding + explained.rounding,
-            events=explained.events,
-            unexplained=explained.unexplained,
-            rows=explained.rows,
-            conserved=conserved,
-            ingest=ingest_balance(pipeline),
-            cut=mark(cut),
-            batch_version=cut.batch_version,
-            archive=ingests(cut),
-            slots=states,
-        )
-    )
+    ingest, archive = ingest_balance(pipeline), ingests(cut)
+    comparison.keep(replace(found, slots=states, conserved=conserved, ingest=ingest, archive=archive))
     failpoint("reconcile.after_compare")
-    return number
+    return begun.number
 
 
 def asked(pipeline: Pipeline, start: str | None, end: str | None) -> Range | None:
@@ -93,12 +76,23 @@ def asked(pipeline: Pipeline, start: str | None, end: str | None) -> Range | Non
     return aligned((instant(start, "--from"), instant(end, "--to")), pipeline)
 
 
-def open_comparison(pipeline: Pipeline, ranges: Sequence[Range], ticket: str) -> int:
-    """The id of a new comparison; a new control store counts on from the one that the audit table knows."""
-    first, last = (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
+def open_comparison(cut: Cut, ranges: Sequence[Range], ticket: str) -> Comparison:
+    """A comparison of which nothing is known but what it compares; its id counts on from the one in the audit table."""
+    pipeline, last = cut.pipeline, cut.last
     written = delta.newest(settings().table("audit", pipeline.name), "audit")
-    after = int(written.words["reconciliation"]) if written else 0
-    return runs.open_reconciliation(pipeline.name, pipeline.version, first, last, ticket, after=after)
+    after = int(written.words["reconciliation"]) if written else 0  # a control store that was made anew knows of none
+    span = (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
+    return Comparison(
+        number=runs.open_reconciliation(pipeline.name, pipeline.version, *span, ticket, after=after),
+        pipeline=pipeline.name,
+        version=pipeline.version,
+        ranges=ranges,
+        ticket=ticket,
+        cut=CutMark(
+            batch=last.batch, generation=last.generation, watermark=last.watermark, speed_version=cut.speed_version
+        ),
+        batch_version=cut.batch_version,
+    )
 
 
 def with_ledger(cut: Cut, ranges: Sequence[Range]) -> Cut:
@@ -109,10 +103,17 @@ def with_ledger(cut: Cut, ranges: Sequence[Range]) -> Cut:
     return cut
 
 
-def mark(cut: Cut) -> CutMark:
-    last = cut.last
-    return CutMark(
-        batch=last.batch, generation=last.generation, watermark=last.watermark, speed_version=cut.speed_version
+def with_counts(begun: Comparison, both: Layers, explained: Explanation) -> Comparison:
+    """What rows were counted: the very same, other by rounding, and different; with the events behind these."""
+    return replace(
+        begun,
+        windows=both.equal + explained.windows,
+        equal=both.equal + explained.rounding,
+        different=explained.different,
+        rounding=both.rounding + explained.rounding,
+        unexplained=explained.unexplained,
+        events=explained.events,
+        rows=explained.rows,
     )
 
 

@@ -95,7 +95,7 @@ def causes(frame: DataFrame, topic: Topic, cut: Cut) -> DataFrame:
         F.when(counted & found.isin(fates.ACCEPTED, fates.IN_FLIGHT) & over, fates.LATE)
         .when(counted & F.col("_split"), SPLIT)
         .when(~counted & (found == fates.ACCEPTED), fates.DUPLICATE)
-        .when(counted & (found != fates.ACCEPTED), settled(found, time, cut))
+        .when(counted & (found != fates.ACCEPTED), late_already(found, time, cut))
     )
     marked = kind.with_split(frame, cut.history).withColumns({"_cause": cause, "_cell": cell})
     return marked.where("_cause IS NOT NULL AND NOT _filtered")
@@ -106,7 +106,7 @@ def late_at(cut: Cut) -> Column:
     return F.coalesce("_late_at", F.lit(cut.last.watermark)) * 1000
 
 
-def settled(found: Column, time: Column, cut: Cut) -> Column:
+def late_already(found: Column, time: Column, cut: Cut) -> Column:
     """An event that the stream has yet to read is late already where the watermark has passed its microsecond."""
     return F.when((found == fates.IN_FLIGHT) & (time <= cut.last.watermark * 1000), fates.LATE).otherwise(found)
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow
 import pytest
 from comparisons import use_home
 from cuts import HOPPING, MINUTE, T0, TUMBLING, cut, micro_batch
+from deltalake import CommitProperties, write_deltalake
 
-from tally.control import seals
+from tally.base.settings import settings
+from tally.control import runs, seals
 from tally.control.seals import Seal
-from tally.reconcile.compare import mark, slot_states
+from tally.lake import delta
+from tally.reconcile.accounts import Support
+from tally.reconcile.compare import open_comparison, slot_states, with_counts
+from tally.reconcile.comparison import Comparison, CutMark
 from tally.reconcile.explain import Explanation
+from tally.reconcile.layers import Layers
 from tally.reconcile.rows.differences import Slot
 from tally.reconcile.rows.digest import NOTHING
 
@@ -92,7 +99,32 @@ def test_an_empty_slot_is_closed_once_a_window_in_it_would_be() -> None:
     assert TUMBLING.window.size != HOPPING.window.size
 
 
-def test_the_mark_is_that_of_the_last_micro_batch() -> None:
+def test_a_comparison_is_opened_for_what_it_compares() -> None:
     last = micro_batch(4, {0: (9, 12)}, watermark=T0 + 7)
-    found = mark(cut(micro_batch(3, {0: (0, 9)}), last, speed_version=11))
-    assert (found.batch, found.generation, found.watermark, found.speed_version) == (4, 1, T0 + 7, 11)
+    begun = open_comparison(cut(micro_batch(3, {0: (0, 9)}), last, speed_version=11, batch_version=5), RANGES, "t")
+    assert begun.cut == CutMark(batch=4, generation=1, watermark=T0 + 7, speed_version=11)
+    row = runs.reconciliation(begun.number)
+    assert row is not None and (row.verdict, row.summary, row.slots) == ("comparing", {"ticket": "t"}, [])
+    assert (row.from_ms, row.to_ms) == begun.span == RANGES[0]
+    assert (begun.batch_version, begun.ticket, begun.windows) == (5, "t", 0)
+
+
+def test_a_new_control_store_counts_on_from_what_the_audit_table_knows() -> None:
+    words = CommitProperties(custom_metadata={"userMetadata": delta.words("audit", reconciliation=41)})
+    table = pyarrow.table({"reconciliation": [41]})
+    write_deltalake(settings().table("audit", "demand"), table, commit_properties=words)
+    assert open_comparison(PASSED, [], "").number == 42
+    assert open_comparison(PASSED, [], "").number == 43
+
+
+def test_rows_of_both_slots_and_replay_are_counted_once() -> None:
+    same = Slot(rows=5, stream_rows=5, digest="", last_end=0, same=3, other=0, close=2, apart=[], apart_by=[])
+    other = Slot(rows=4, stream_rows=3, digest="", last_end=0, same=1, other=2, close=1, apart=[], apart_by=[])
+    both = Layers(
+        sides={}, slots={0: same, 1: other}, sealed={}, accounts=[], supports={0: [Support()], 1: [Support()]},
+        made_of=[], single=False,
+    )  # fmt: skip
+    explained = Explanation(different=2, rounding=1, unexplained=1, events={"late": 7})
+    found = with_counts(Comparison(number=1, pipeline="p", version="v"), both, explained)
+    assert (found.windows, found.equal, found.different, found.rounding) == (9, 7, 2, 3)
+    assert (found.unexplained, found.events) == (1, {"late": 7})
