@@ -36,7 +36,7 @@ def one(name: str, start: str, end: str) -> dict[str, Any]:
 
     try:
         batch(name, start, end)
-        return reconciled(name, start, end)
+        return reconciled(name, start, end).as_json()
     except TallyError as error:
         return {"refused": error.as_dict()}
 

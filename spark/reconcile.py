@@ -16,16 +16,14 @@ def main() -> int:
     parser.add_argument("--ticket", default="", help="what this comparison can be found by")
     given = parser.parse_args()
     try:
-        from tally.control import runs
+        from tally.reconcile import comparison
         from tally.reconcile.compare import compare
 
         number = compare(given.pipeline, given.start, given.end, given.ticket)
-        row = runs.reconciliation(number)
-        assert row is not None
-        found = row["summary"]
+        found = comparison.of(number)
         print(
-            f"{given.pipeline}: {found['windows']:,} rows compared, {found['different']:,} different, "
-            f"{found['unexplained']:,} unexplained; reconciliation {number}"
+            f"{given.pipeline}: {found.windows:,} rows compared, {found.different:,} different, "
+            f"{found.unexplained:,} unexplained; reconciliation {number}"
         )
     except TallyError as error:
         print(error, file=sys.stderr)

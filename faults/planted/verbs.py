@@ -66,11 +66,11 @@ def batch(stage: Stage, start: int, end: int) -> Said:
 def reconcile(stage: Stage) -> Said:
     from tally.jobs.reconcile import reconcile as reconciled
 
-    return run("reconcile", lambda: reconciled(stage.name, None, None))
+    return run("reconcile", lambda: reconciled(stage.name, None, None).as_json())
 
 
 def audit(stage: Stage, *, deep: bool = False) -> Said:
-    from tally.reconcile.audit import audit as looked
+    from tally.reconcile.audit.audit import audit as looked
 
     return run("audit --deep" if deep else "audit", lambda: looked(stage.name, deep=deep).as_dict())
 

@@ -20,7 +20,7 @@ from world import World
 
 from tally.base.settings import settings
 from tally.control import runs, seals
-from tally.reconcile.digest import Digest, digests
+from tally.reconcile.rows.digest import Digest, digests
 
 NAME = "tumbling_u"
 # Ends that tell most; `make faults` kills at every other one too.
@@ -135,7 +135,7 @@ def test_a_reconciliation_that_dies_is_done_again_and_seals_once(victim: World, 
     victim.batch(NAME)
     killed(failpoint, "reconcile", NAME)
     assert seals.read(NAME, victim.pipeline(NAME).version) == [], "nothing is sealed by half"
-    found = reconciled(NAME, None, None)
+    found = reconciled(NAME, None, None).as_json()
     assert (found["verdict"], found["unexplained"]) == ("reconciled", 0)
     sealed = seals.read(NAME, victim.pipeline(NAME).version)
     assert {(seal.state, seal.revision) for seal in sealed} == {("sealed", 1)}

@@ -67,7 +67,7 @@ class Bespoke:
         seal(number)
         row = runs.reconciliation(number)
         assert row is not None
-        return dict(row["summary"])
+        return dict(row.summary)
 
     def served(self, name: str) -> list[dict[str, Any]]:
         """What `tally read` gives."""

@@ -20,8 +20,8 @@ from tally.base.settings import settings
 from tally.control import audits, incidents, seals
 from tally.jobs.batch import batch
 from tally.jobs.reconcile import reconcile as reconciled
-from tally.reconcile.audit import audit, rolling
-from tally.reconcile.doubted import CAUSE
+from tally.reconcile.audit.audit import audit, rolling
+from tally.reconcile.audit.doubted import CAUSE
 
 DAY = 24 * 60 * MINUTE
 
@@ -42,7 +42,7 @@ def world(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFac
         made.produce(worlds.flush(made.prefix, after=2 * DAY))
         made.stream()
         made.batch(name)
-        assert reconciled(name, None, None)["verdict"] == "reconciled"
+        assert reconciled(name, None, None).verdict.word == "reconciled"
         yield made
 
 
@@ -76,7 +76,7 @@ def test_a_row_changed_after_its_seal_is_held_by_a_plain_reconciliation(
 
 def test_a_compaction_is_nobodys_change(world: World, name: str, spark: SparkSession) -> None:
     spark.sql(f"OPTIMIZE delta.`{world.path('batch', name)}`")
-    assert reconciled(name, None, None)["windows"] == 0
+    assert reconciled(name, None, None).compared.windows == 0
     assert set(states(world, name).values()) == {"sealed"}
     version = world.pipeline(name).version
     assert audits.place(name, version).seen_version == Table(world.path("batch", name)).version()
@@ -89,7 +89,7 @@ def test_a_file_that_was_changed_in_place_is_held_by_the_audit(world: World, nam
     rows["total"] += 1.0
     rows.to_parquet(wanted, index=False, coerce_timestamps="us", use_deprecated_int96_timestamps=False)
     Path(wanted).with_name(f".{Path(wanted).name}.crc").unlink(missing_ok=True)
-    assert reconciled(name, None, None)["windows"] == 0, "it made no commit"
+    assert reconciled(name, None, None).compared.windows == 0, "it made no commit"
     code, (found,) = tally("audit", name)
     assert (code, found["verdict"]) == (1, "held") and found["held"] > 0
     assert {one["what"] for one in found["failed"]} == {"the batch table's rows are not those that were sealed"}
@@ -125,7 +125,9 @@ def test_an_archive_that_lost_an_event_is_found_where_the_seal_is_stated_again(
     at = f"topic {topic}, partition {first['_partition']}, offsets [{first['_offset']}, {first['_offset'] + 1}): lost 1"
     told = " ".join(fault for fault, _ in found.failed())
     assert "the archive no longer gives the rows that were sealed" in told and at in told
-    assert reconciled(name, None, None)["verdict"] == "held", "that both tables are equal proves nothing of the archive"
+    assert reconciled(name, None, None).verdict.word == "held", (
+        "that both tables are equal proves nothing of the archive"
+    )
     archive.restoreToVersion(version)
     mend(world, name)
 
@@ -157,7 +159,7 @@ def mend(world: World, name: str) -> None:
     before = {seal.slot_start: seal for seal in seals.read(name, world.pipeline(name).version)}
     held = [slot for slot, seal in before.items() if seal.state == "held"]
     world.batch(name)
-    assert reconciled(name, None, None)["verdict"] == "reconciled"
+    assert reconciled(name, None, None).verdict.word == "reconciled"
     after = {seal.slot_start: seal for seal in seals.read(name, world.pipeline(name).version)}
     assert {seal.state for seal in after.values()} == {"sealed"} and not incidents.opened(name)
     assert all(after[slot].revision == before[slot].revision + 1 for slot in held)

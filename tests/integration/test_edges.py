@@ -50,8 +50,8 @@ def reconciled(name: str) -> dict[str, Any]:
     number = compare(name)
     assert judge(number).verdict == "reconciled"
     row = runs.reconciliation(number)
-    assert row is not None and row["summary"]["unexplained"] == 0
-    return dict(row["summary"])
+    assert row is not None and row.summary["unexplained"] == 0
+    return dict(row.summary)
 
 
 def tell(world: World, at: int, time: int, partition: int = 0, *, shop: int = 0, micros: int = 0) -> None:

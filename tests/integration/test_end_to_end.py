@@ -183,13 +183,15 @@ def test_from_kafka_to_sealed_windows(own: Path, airflow: dict[str, str], sent: 
     assert {key: (row["trips"], round(row["takings"], 2)) for key, row in sealed.items()} == {
         k: expected[k] for k in sealed
     }
-    assert runs.reconciliation_history(PIPELINE)[0]["verdict"] == "reconciled"
+    assert runs.reconciliation_history(PIPELINE)[0].verdict == "reconciled"
 
 
 @pytest.mark.timeout(600)
 def test_every_count_is_the_producer_s(own: Path, spark: SparkSession, sent: datetime) -> None:
     """Over all windows, also those that are still open: late, double and refused, each to the last record."""
-    found = (runs.reconciliation(compare(PIPELINE, *span(sent))) or {})["summary"]
+    row = runs.reconciliation(compare(PIPELINE, *span(sent)))
+    assert row is not None
+    found = row.summary
     _, classes = truth.windows(own / "truth" / "rides.csv")
     batches = [{"ranges": b.ranges} for b in ledger.read(PIPELINE, catalogue().pipeline(PIPELINE).version)]
     late = truth.late(own / "truth" / "rides.csv", batches, "rides", LATENESS_MS)

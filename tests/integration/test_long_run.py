@@ -21,8 +21,8 @@ from tally.control import leases
 from tally.kinds import kind_of
 from tally.lake import delta, tables
 from tally.reconcile import cut as cuts
-from tally.reconcile import replay
 from tally.reconcile.compare import ranges_of
+from tally.reconcile.replay import replay
 from tally.speed.upkeep import keeper, ledger_table, short_log
 from tally.speed.upkeep.fold import FILES_WORTH_A_FOLD, newest_rows, trimmed_days
 from tally.speed.upkeep.keeper import Keeper

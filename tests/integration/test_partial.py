@@ -83,7 +83,7 @@ def cut(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_what_may_lack_a_lost_record_is_partial_and_the_rest_is_sealed_and_true(cut: World, name: str) -> None:
-    done = reconciled(name, None, None)
+    done = reconciled(name, None, None).as_json()
     assert done["verdict"] == "reconciled" and done["partial"] > 5 and done["sealed"] > 5
     begun = beginnings.of(cut.pipeline(name))
     # By the newest record of the first ingest and the skew; sessions a gap later, a join by its second topic's reach.
@@ -95,7 +95,7 @@ def test_what_may_lack_a_lost_record_is_partial_and_the_rest_is_sealed_and_true(
     assert {state for slot, state in states.items() if slot >= begun.at} == {"sealed"}
     assert sealed_is_true(cut, name, served(name)) > 5
     assert {row["state"] for row in served(name) if start_of(row) < begun.at} == {"partial"}
-    assert reconciled(name, None, None)["windows"] == 0, "what is partial is not compared again and again"
+    assert reconciled(name, None, None).compared.windows == 0, "what is partial is not compared again and again"
     assert seals.sealed_to(name, cut.pipeline(name).version) == max(states) + millis(cut.pipeline(name).window.step)
     assert [row["cause"] for row in incidents.opened(name)] == []
 
@@ -131,7 +131,7 @@ def test_from_where_a_person_says_the_numbers_begin_windows_are_sealed(cut: Worl
     assert {(one["topic"], *one["offsets"]) for one in found["may_lack"]} == {(t, 0, GONE) for t in cut.topics(name)}
     assert incidents.history(name)[-1]["done"].endswith("looked it up") and not incidents.opened(name)
     before = sealed_is_true(cut, name, served(name))
-    done = reconciled(name, None, None)
+    done = reconciled(name, None, None).as_json()
     assert done["verdict"] == "reconciled" and done["sealed"] > 0
     rows = served(name)
     assert sealed_is_true(cut, name, rows) > before
@@ -226,7 +226,7 @@ def test_where_the_broker_stamps_records_the_numbers_begin_a_skew_after_the_firs
     stream(name)
     pipeline = catalogue().pipeline(name)
     batch(name, iso(from_millis(lost[0] - 60_000)), iso(from_millis(lost[0] + 600_000)))
-    done = reconciled(name, None, None)
+    done = reconciled(name, None, None).as_json()
     begun = beginnings.of(pipeline)
     assert begun.at is not None and begun.whole_from is not None and done["partial"] > 0 and done["sealed"] > 0
     assert all(missed.append_time for missed in begun.missed)
@@ -237,7 +237,7 @@ def test_where_the_broker_stamps_records_the_numbers_begin_a_skew_after_the_firs
     assert "sealed" in {state for start, state in states.items() if start >= begun.at} <= {"sealed", "open", "closed"}
     code, found = tally("begin", name, "--at", iso(from_millis(begun.at - 2000)))
     assert code == 0 and {one["proven"] for one in found["may_lack"]} == {True}
-    assert reconciled(name, None, None)["verdict"] == "reconciled"
+    assert reconciled(name, None, None).verdict.word == "reconciled"
     states = {start_of(row): row["state"] for row in served(name)}
     assert {state for start, state in states.items() if start < begun.at - 2000} <= {"partial"}
     assert "partial" not in {state for start, state in states.items() if start >= begun.at - 1000}

@@ -69,7 +69,7 @@ def test_stale_windows_wait_for_the_next_batch(made: World, name: str) -> None:
     assert judge(number).verdict == "reconciled"
     seal(number)
     row = runs.reconciliation(number)
-    assert row is not None and row["summary"]["unexplained"] == 0
+    assert row is not None and row.summary["unexplained"] == 0
     judged = states(made, name)
     assert judged and not [slot for slot in judged if any(start <= slot < end for start, end in stated.stale)]
     start, end = stated.stale[0]

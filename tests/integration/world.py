@@ -190,7 +190,7 @@ class World:
         number = compare(name, start, end)
         row = runs.reconciliation(number)
         assert row is not None
-        return {**row["summary"], "id": number}
+        return {**row.summary, "id": number}
 
     def path(self, layer: str, name: str) -> str:
         return settings().table(layer, name, self.pipeline(name).version)

@@ -69,16 +69,16 @@ def test_a_comparison_is_found_by_its_own_ticket_and_pipeline() -> None:
     again = opened("vendor_trips", "reconcile/run1/-1")
     opened("zone_demand", "reconcile/run1/-1")
     opened("vendor_trips", "reconcile/run2/-1")
-    assert steps.found("vendor_trips", "reconcile/run1/-1")["id"] == again
+    assert steps.compared("vendor_trips", "reconcile/run1/-1") == again
     assert len(runs.by_ticket("reconcile/run1/-1")) == 3
 
 
 def test_a_run_without_a_comparison_or_with_an_empty_one_has_nothing_to_do() -> None:
     with pytest.raises(steps.NothingToDo):
-        steps.found("vendor_trips", "none")
+        steps.compared("vendor_trips", "none")
     open_reconciliation("vendor_trips", "v1", 0, 0, "empty")
     with pytest.raises(steps.NothingToDo):
-        steps.found("vendor_trips", "empty")
+        steps.compared("vendor_trips", "empty")
 
 
 def test_refusals_become_airflows() -> None:

@@ -15,9 +15,8 @@ from tally.base.duration import from_millis
 from tally.catalog.declare import topic
 from tally.control import runs
 from tally.kinds.session_scope import Cells
-from tally.reconcile import conserve
-from tally.reconcile.accounts import Account, of_rows
-from tally.reconcile.rounding import STEP, most
+from tally.reconcile.accounts import Account, conservation, of_rows
+from tally.reconcile.rows.rounding import STEP, most
 from tally.sources import archive
 
 MINUTE = 60_000
@@ -86,9 +85,9 @@ RANGES = [(T0, T0 + 2 * MINUTE)]
 
 def test_each_record_is_accounted_for(cut: Any) -> None:
     account = of_rows([row(0, "aggregated", 2), row(1, "late", 1)])
-    found = conserve.conservation(cut, [(RANGES, account)])
-    assert found["balanced"] and found["records"] == 4
-    assert (found["aggregated"], found["late"], found["quarantined"]) == (2, 1, 1)
+    found = conservation(cut, [(RANGES, account)])
+    assert found.balanced and found.records == 4
+    assert [found.places[name] for name in ("aggregated", "late", "quarantined")] == [2, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -101,4 +100,4 @@ def test_each_record_is_accounted_for(cut: Any) -> None:
     ids=["one is lost on the way", "one is there twice", "none came"],
 )
 def test_a_record_that_the_replay_lost_or_doubled_is_seen_in_the_files(cut: Any, account: Account) -> None:
-    assert not conserve.conservation(cut, [(RANGES, account)])["balanced"]
+    assert not conservation(cut, [(RANGES, account)]).balanced

@@ -32,8 +32,8 @@ def test_reconciled_when_every_difference_has_its_cause() -> None:
     judged = judge(Comparison().write())
     row = runs.reconciliation(judged.reconciliation)
     assert (judged.verdict, judged.failed) == ("reconciled", [])
-    assert row is not None and row["verdict"] == row["summary"]["verdict"] == "reconciled"
-    assert row["data_docs"] == judged.data_docs
+    assert row is not None and row.verdict == row.summary["verdict"] == "reconciled"
+    assert row.data_docs == judged.data_docs
 
 
 def test_reconciled_when_nothing_differs_and_no_audit_table_was_ever_written() -> None:
@@ -182,6 +182,6 @@ def test_what_was_not_compared_is_not_judged() -> None:
 
 
 def test_old_pages_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(judging.docs, "KEPT", 2)
+    monkeypatch.setattr(judging.data_docs, "KEPT", 2)
     judged = [judge(Comparison(pipeline="pruned").write()) for _ in range(4)]
     assert [Path(one.page).exists() for one in judged] == [False, False, True, True]

@@ -16,9 +16,9 @@ from tally.catalog.spec import Pipeline
 from tally.control.ledger import MicroBatch
 from tally.kinds import kind_of
 from tally.kinds.session import Sessions
-from tally.reconcile import replay
 from tally.reconcile.cut import Cut
-from tally.reconcile.differences import by_slot_rows, side_by_side
+from tally.reconcile.replay import replay
+from tally.reconcile.rows.differences import by_slot_rows, side_by_side
 from tally.sources import archive
 
 KINDS = ("tumbling_u", "hopping", "session_u", "join_u")

@@ -15,7 +15,7 @@ from tally.base.errors import AnswerIsNo, TallyError
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.control import beginnings, incidents, runs, seals
-from tally.reconcile import doubted
+from tally.reconcile.audit import doubted
 from tally.reconcile.judge import judge
 from tally.reconcile.seal import seal
 

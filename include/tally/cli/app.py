@@ -1,7 +1,7 @@
 """The `tally` command: a verb's module is imported when that verb is used, and no failure is a traceback.
 
-To add a verb, write a function in the module of its family, such as include/tally/cli/status.py, and give it one line
-in VERBS:
+To add a verb, write a function in the module of its family, here include/tally/cli/batch.py, and give it one line in
+VERBS:
 
     def mend(topic: Annotated[str, typer.Argument(help="Whose archive.")], json: Json = False) -> None:
         \"\"\"One sentence: what `tally mend --help` says.\"\"\"

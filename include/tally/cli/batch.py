@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,7 @@ from tally.cli.output import Json, note, say, show
 
 if TYPE_CHECKING:
     from tally.backfill.plan import Chunk, Plan
+    from tally.jobs.reconcile import Reconciled
     from tally.sources.mend import Mended
 
 Pipeline = Annotated[str, typer.Argument(help="The pipeline to restate and reconcile.")]
@@ -54,8 +55,9 @@ def backfill(
         return plan(pipeline, since, until, chunk, json)
     made = planned(pipeline, since, until, chunk).require()
     done = [one_chunk(pipeline, one, quiet=json) for one in made.chunks]
-    held = [one for one in done if one["verdict"] != "reconciled"]
-    document = {**made.as_dict(), "verdict": "held" if held else "reconciled", "chunks": done}
+    held = [one for one in done if not one.good]
+    chunks = [{**chunk.as_dict(), **one.as_json()} for chunk, one in zip(made.chunks, done, strict=True)]
+    document = {**made.as_dict(), "verdict": "held" if held else "reconciled", "chunks": chunks}
     show(document, json, lambda: say(f"{pipeline}: {len(done) - len(held)} of {len(done)} chunks reconciled"))
     if held:
         raise typer.Exit(1)
@@ -73,7 +75,7 @@ def planned(pipeline: str, since: str, until: str, chunk: str) -> Plan:
     return make(pipeline, since, until, chunk)
 
 
-def one_chunk(pipeline: str, chunk: Chunk, *, quiet: bool) -> dict[str, Any]:
+def one_chunk(pipeline: str, chunk: Chunk, *, quiet: bool) -> Reconciled:
     """One chunk, told before and after."""
     from tally.cli.reconciliation import print_report
     from tally.jobs.backfill import backfill as carry_out

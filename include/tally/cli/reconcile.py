@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tally.base.duration import from_millis, iso
 from tally.base.errors import TallyError
 from tally.cli.output import Json, note, say, show
+
+if TYPE_CHECKING:
+    from tally.control.beginnings import Missed
+    from tally.jobs.begin import Begun
 
 Since = Annotated[str | None, typer.Option("--from", help="Windows that start at this time or later.")]
 Until = Annotated[str | None, typer.Option("--to", help="Windows that start before this time.")]
@@ -25,9 +30,9 @@ def reconcile(
     from tally.jobs.reconcile import reconcile as run
 
     check_range(pipeline, since, until)
-    found = run(pipeline, since, until)
-    show(found, json, lambda: print_report(found))
-    if found["verdict"] != "reconciled":
+    done = run(pipeline, since, until)
+    show(done.as_json(), json, lambda: print_report(done))
+    if not done.good:
         raise typer.Exit(1)
 
 
@@ -40,7 +45,7 @@ def audit(
 ) -> None:
     """Go over sealed windows again: the table against each seal, each seal against the archive; hold what fails."""
     from tally.catalog.load import catalogue
-    from tally.reconcile.audit import audit as go_over
+    from tally.reconcile.audit.audit import audit as go_over
 
     check_range(pipeline, since, until)
     known = catalogue()
@@ -70,35 +75,39 @@ def begin(
 ) -> None:
     """Show where a pipeline's numbers begin, and what retention had eaten before; with --at, say where they begin."""
     from tally.catalog.load import catalogue
-    from tally.reconcile import begin as beginning
+    from tally.jobs import begin as beginning
 
     spec = catalogue().pipeline(pipeline)
     if why and at is None:
         raise TallyError("it says why of nothing", pipeline=pipeline, field="--why", cure="give --at too")
-    found = beginning.document(spec) if at is None else beginning.begin(spec, at, why)
-    show(found, json, lambda: say("\n".join(beginning_lines(found, new=at is not None))))
+    begun = beginning.known(spec) if at is None else beginning.begin(spec, at, why)
+    show(begun.as_json(), json, lambda: say("\n".join(beginning_lines(begun, new=at is not None))))
 
 
-def beginning_lines(found: dict[str, Any], *, new: bool) -> Iterator[str]:
+def beginning_lines(begun: Begun, *, new: bool) -> Iterator[str]:
     """The beginning as a person reads it, and what to do next."""
-    name, said = found["pipeline"], found["said"]
-    if found["begins"] is None:
+    name, said = begun.pipeline.name, begun.beginning.said
+    if begun.beginning.at is None:
         yield f"{name}: nothing is known to be missing: its topics are read from offset 0, or not archived yet"
         return
-    yield f"{name}: its numbers begin at {found['begins']}; windows that start before are partial"
+    yield f"{name}: its numbers begin at {moment(begun.beginning.at)}; windows that start before are partial"
     if said:
-        yield f"  said by {said['by']} at {said['when']}" + (f": {said['why']}" if said["why"] else "")
-    for one in found["missed"]:
-        sure = "" if one["proven"] else " if the declared lateness holds"
-        yield f"  gone before the archive began: {place(one)}; their events are before {one['events_before']}{sure}"
-    for one in found["may_lack"]:
+        yield f"  said by {said.by} at {moment(said.at)}" + (f": {said.why}" if said.why else "")
+    for one in begun.beginning.missed:
+        told = one.as_dict(begun.topic(one))
+        sure = "" if told["proven"] else " if the declared lateness holds"
+        yield f"  gone before the archive began: {place(one)}; their events are before {told['events_before']}{sure}"
+    for one in begun.lacking:
         yield f"  windows that count as whole may lack: {place(one)}"
     if new:
         yield f"next: tally reconcile {name}"
-    elif found["partial"]:
-        yield f"next: {found['partial']:,} slots are partial; tally begin {name} --at T, if they are whole from T on"
+    elif begun.partial:
+        yield f"next: {begun.partial:,} slots are partial; tally begin {name} --at T, if they are whole from T on"
 
 
-def place(one: dict[str, Any]) -> str:
-    first, end = one["offsets"]
-    return f"topic {one['topic']}, partition {one['partition']}, offsets [{first:,}, {end:,})"
+def moment(ms: int) -> str:
+    return iso(from_millis(ms))
+
+
+def place(one: Missed) -> str:
+    return f"topic {one.topic}, partition {one.partition}, offsets [0, {one.first:,})"

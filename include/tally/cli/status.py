@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tally.base.safe_text import printable
-from tally.cli.output import Json, print_document, say, show
+from tally.cli.output import Json, say, show
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+    from tally.supervise.status import Status
 
 
 COLUMNS = {
@@ -31,10 +34,8 @@ def status(
     from tally.supervise.status import statuses
 
     if not watch:
-        if json:
-            print_document(statuses())
-        else:
-            print_status(statuses())
+        found = statuses()
+        show([one.as_json() for one in found], json, lambda: print_status(found))
         return
     if json:
         from tally.base.errors import TallyError
@@ -50,7 +51,7 @@ def status(
             time.sleep(1.0)
 
 
-def print_status(rows: list[dict[str, Any]]) -> None:
+def print_status(rows: Sequence[Status]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
@@ -58,10 +59,11 @@ def print_status(rows: list[dict[str, Any]]) -> None:
         console.width = 1000
     console.print(table_of(rows))
     for row in rows:
-        if row["state"] not in ("healthy", "idle"):
-            line = f"{row['pipeline']}: {row['reason']}; next: {row['next_step']}"
+        health = row.health
+        if health.state not in ("healthy", "idle"):
+            line = f"{health.pipeline}: {health.reason}; next: {health.next_step}"
             console.print(printable(line, keep="\n"), markup=False)
-    console.print(watched(rows[0]["watcher_seconds"] if rows else None))
+    console.print(watched(rows[0].health.watcher_seconds if rows else None))
 
 
 def watched(silent: float | None) -> str:
@@ -75,20 +77,21 @@ def watched(silent: float | None) -> str:
     return f"the watcher looked {silent:.0f} s ago"
 
 
-def table_of(rows: list[dict[str, Any]]) -> Table:
+def table_of(rows: Sequence[Status]) -> Table:
     """One line a pipeline; the columns' names are those of --json. Partial slots are shown where there are any."""
     from rich import box
     from rich.table import Table
 
     table = Table(box=box.SIMPLE_HEAD, show_edge=False)
-    columns = [name for name in COLUMNS if name != "partial" or any(row[name] for row in rows)]
+    columns = [name for name in COLUMNS if name != "partial" or any(row.partial for row in rows)]
     for name in columns:
         table.add_column(name.replace("_", " "), justify=COLUMNS[name], no_wrap=True)  # type: ignore[arg-type]
     for row in rows:
-        cells = {name: shown(name, row[name]) for name in columns}
-        cells["state"] = f"[{COLOURS.get(row['state'], 'bold red')}]{row['state']}[/]"
-        if row["unexplained"]:
-            cells["unexplained"] = f"[bold red]{row['unexplained']:,}[/]"
+        said, state = row.as_json(), row.health.state
+        cells = {name: shown(name, said[name]) for name in columns}
+        cells["state"] = f"[{COLOURS.get(state, 'bold red')}]{state}[/]"
+        if row.health.unexplained:
+            cells["unexplained"] = f"[bold red]{row.health.unexplained:,}[/]"
         table.add_row(*cells.values())
     return table
 

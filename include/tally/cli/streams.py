@@ -5,6 +5,8 @@ from __future__ import annotations
 import getpass
 import logging
 import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +14,8 @@ import typer
 from tally.cli.output import Json, say, show
 
 if TYPE_CHECKING:
+    from tally.base.errors import TallyError
+    from tally.catalog.spec import Pipeline
     from tally.speed.start.rebuild import Plan
 
 Chosen = Annotated[list[str] | None, typer.Argument(help="Which pipelines; none named: all.")]
@@ -48,29 +52,46 @@ class Said(logging.Handler):
         say(record.getMessage())
 
 
-def of_run(pipeline: Any, before: tuple[int, int], failed: Any) -> dict[str, Any]:
-    """What this run did to one pipeline, and how it now is."""
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What a run did to one pipeline's stream, and how this now is."""
+
+    pipeline: str
+    version: str
+    state: str
+    reason: str
+    batches: int
+    rows: int
+    watermark: str | None  # ISO 8601
+    failure: TallyError | None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**vars(self), "failure": self.failure.as_dict() if self.failure else None}
+
+
+def of_run(pipeline: Pipeline, before: tuple[int, int], failed: TallyError | None) -> Run:
+    """What became of a pipeline since it had so many micro-batches and rows."""
     from tally.base.duration import from_millis, iso
     from tally.control import ledger, streams
 
     batches, rows = ledger.applied(pipeline.name, pipeline.version)
     newest, shown = ledger.newest(pipeline.name, pipeline.version), streams.stream(pipeline.name) or {}
-    return {
-        "pipeline": pipeline.name,
-        "version": pipeline.version,
-        "state": shown.get("state", "stopped"),
-        "reason": shown.get("reason", ""),
-        "batches": batches - before[0],
-        "rows": rows - before[1],
-        "watermark": iso(from_millis(newest.watermark)) if newest else None,
-        "failure": failed.as_dict() if failed else None,
-    }
+    return Run(
+        pipeline=pipeline.name,
+        version=pipeline.version,
+        state=shown.get("state", "stopped"),
+        reason=shown.get("reason", ""),
+        batches=batches - before[0],
+        rows=rows - before[1],
+        watermark=iso(from_millis(newest.watermark)) if newest else None,
+        failure=failed,
+    )
 
 
-def print_streams(found: list[dict[str, Any]]) -> None:
+def print_streams(found: Sequence[Run]) -> None:
     for one in found:
-        line = f"{one['pipeline']}: {one['state']}, {one['batches']:,} micro-batches, {one['rows']:,} rows"
-        say(f"{line}, watermark {one['watermark'] or 'none yet'}" + (f": {one['reason']}" if one["reason"] else ""))
+        line = f"{one.pipeline}: {one.state}, {one.batches:,} micro-batches, {one.rows:,} rows"
+        say(f"{line}, watermark {one.watermark or 'none yet'}" + (f": {one.reason}" if one.reason else ""))
 
 
 def pause(pipelines: Pipelines, why: Why = "", json: Json = False) -> None:

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
 from tally.control.store import now_ms, store, upsert
 from tally.control.tables import ingests, reconciliations, seals, topics
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reconciliation:
+    """A row of the reconciliations: whose windows were compared, how far it is, and what it found, as JSON."""
+
+    id: int
+    pipeline: str
+    version: str
+    from_ms: int
+    to_ms: int
+    at: int
+    summary: dict[str, Any]
+    slots: list[dict[str, Any]]
+    verdict: str  # comparing | compared | reconciled | held
+    data_docs: str
 
 
 def topic_id(topic: str) -> str | None:
@@ -62,11 +79,9 @@ def judge_reconciliation(number: int, verdict: str, data_docs: str, summary: dic
         )
 
 
-def reconciliation(number: int) -> dict[str, Any] | None:
+def reconciliation(number: int) -> Reconciliation | None:
     """One comparison by its id."""
-    with store().connect() as connection:
-        row = connection.execute(sa.select(reconciliations).where(reconciliations.c.id == number)).first()
-    return dict(row._mapping) if row else None
+    return next(rows(sa.select(reconciliations).where(reconciliations.c.id == number)), None)
 
 
 def archives(numbers: Iterable[int]) -> dict[int, dict[str, int]]:
@@ -81,18 +96,21 @@ def archives(numbers: Iterable[int]) -> dict[int, dict[str, int]]:
     return found
 
 
-def by_ticket(ticket: str) -> list[dict[str, Any]]:
+def by_ticket(ticket: str) -> list[Reconciliation]:
     """The comparisons that one job run under this ticket left, oldest first; a repeated job leaves its newest last."""
     query = sa.select(reconciliations).where(reconciliations.c.summary["ticket"].as_string() == ticket)
-    with store().connect() as connection:
-        return [dict(row._mapping) for row in connection.execute(query.order_by(reconciliations.c.id))]
+    return list(rows(query.order_by(reconciliations.c.id)))
 
 
-def reconciliation_history(pipeline: str, limit: int = 20) -> list[dict[str, Any]]:
+def reconciliation_history(pipeline: str, limit: int = 20) -> list[Reconciliation]:
     """The newest comparisons of a pipeline, newest first."""
     query = sa.select(reconciliations).where(reconciliations.c.pipeline == pipeline)
+    return list(rows(query.order_by(reconciliations.c.id.desc()).limit(limit)))
+
+
+def rows(query: sa.Select[Any]) -> Iterator[Reconciliation]:
     with store().connect() as connection:
-        return [dict(r._mapping) for r in connection.execute(query.order_by(reconciliations.c.id.desc()).limit(limit))]
+        yield from [Reconciliation(**row._mapping) for row in connection.execute(query)]
 
 
 def prune_reconciliations(before_ms: int) -> int:

@@ -58,7 +58,7 @@ class Watch:
         with suppress(TallyError):
             if settings().kafka or process.find(broker.pidfile(settings())):
                 seen.topics = {topic: sum(end_offsets(topic).values()) for topic in self._truth}
-                seen.pipelines = statuses()
+                seen.pipelines = [one.as_json() for one in statuses()]
         self.seen = seen
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tally.backfill.coverage import coverage
 from tally.backfill.plan import Chunk, Plan
 from tally.backfill.plan import plan as made
+from tally.base.duration import iso
 from tally.catalog.load import catalogue
+
+if TYPE_CHECKING:
+    from tally.jobs.reconcile import Reconciled
 
 
 def plan(pipeline: str, since: str, until: str, chunk: str | timedelta) -> Plan:
@@ -17,11 +21,11 @@ def plan(pipeline: str, since: str, until: str, chunk: str | timedelta) -> Plan:
     return made(spec, since, until, coverage=coverage(spec), chunk=chunk)
 
 
-def backfill(pipeline: str, chunk: Chunk) -> dict[str, Any]:
+def backfill(pipeline: str, chunk: Chunk) -> Reconciled:
     """One chunk restated and reconciled; what came of it."""
     from tally.jobs.batch import batch
     from tally.jobs.reconcile import reconcile
 
-    ends = chunk.as_dict()
-    batch(pipeline, ends["from"], ends["to"], only=True)
-    return {**ends, **reconcile(pipeline, ends["from"], ends["to"])}
+    since, until = iso(chunk.since), iso(chunk.until)
+    batch(pipeline, since, until, only=True)
+    return reconcile(pipeline, since, until)

@@ -148,14 +148,14 @@ def plan(pipeline: str, since: str, until: str, chunk_hours: str, dry_run: str) 
 def judge(pipeline: str, ticket: str) -> None:
     """Judge this run's comparison. AnswerIsNo with the verdict when windows are held; the rest is sealed."""
     logging.getLogger("great_expectations").setLevel(logging.ERROR)  # it tells of its own workings, hundreds of lines
-    from tally.reconcile.judge import HELD
+    from tally.reconcile.comparison import HELD
     from tally.reconcile.judge import judge as verdict_on
-    from tally.reconcile.seal import seal as settle
+    from tally.reconcile.seal import seal as put_seals
 
-    number = int(found(pipeline, ticket)["id"])
+    number = compared(pipeline, ticket)
     judgement = verdict_on(number)
     if judgement.verdict == HELD:
-        print(settle(number))  # here, because no task comes after a red one
+        print(put_seals(number))  # here, because no task comes after a red one
         raise AnswerIsNo(
             str(judgement), cure=f"read the rows, mend the cause, restate the range; then {pipeline} is judged again"
         )
@@ -164,9 +164,9 @@ def judge(pipeline: str, ticket: str) -> None:
 
 def seal(pipeline: str, ticket: str) -> None:
     """Seal the closed windows of this run's comparison."""
-    from tally.reconcile.seal import seal as settle
+    from tally.reconcile.seal import seal as put_seals
 
-    print(f"{pipeline}: {settle(int(found(pipeline, ticket)['id']))}")
+    print(f"{pipeline}: {put_seals(compared(pipeline, ticket))}")
 
 
 def prune_control_store() -> None:
@@ -216,11 +216,11 @@ def airflow_command() -> str:
     return str(beside) if beside.exists() else shutil.which("airflow") or "airflow"
 
 
-def found(pipeline: str, ticket: str) -> dict[str, Any]:
-    """The comparison that this run's `compare` made; NothingToDo when no window was there to compare."""
+def compared(pipeline: str, ticket: str) -> int:
+    """The id of the comparison that this run's `compare` made; NothingToDo when no window was there to compare."""
     from tally.control.runs import by_ticket
 
-    rows = [row for row in by_ticket(ticket) if row["pipeline"] == pipeline]
-    if not rows or rows[-1]["from_ms"] == rows[-1]["to_ms"]:
+    rows = [row for row in by_ticket(ticket) if row.pipeline == pipeline]
+    if not rows or rows[-1].from_ms == rows[-1].to_ms:
         raise NothingToDo(f"{pipeline}: no window is closed and not sealed")
-    return rows[-1]
+    return rows[-1].id

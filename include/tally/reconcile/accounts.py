@@ -1,4 +1,6 @@
-"""What became of the archived events of a comparison, by cell of the grid of windows: one pass for each topic."""
+"""Where each record is: what became of the archived events of a comparison, by cell of the grid of windows, in one pass
+for each topic; and conservation, that as many are accounted for as another reader counts.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,15 @@ from pyspark.sql import functions as F
 
 from tally.base.duration import millis
 from tally.catalog.ranges import Range, event_ranges, merge
-from tally.catalog.spec import Topic
+from tally.catalog.spec import Pipeline, Topic
+from tally.control import runs
 from tally.kinds import fates, kind_of
-from tally.reconcile import replay
+from tally.lake import delta
+from tally.reconcile.comparison import Balance, Conservation
 from tally.reconcile.cut import Cut
+from tally.reconcile.replay import replay
+from tally.sources import archive
+from tally.sources.columns import columns
 
 FLOATING = ("DOUBLE", "FLOAT")
 Numbers = np.ndarray[tuple[int], np.dtype[Any]]
@@ -152,3 +159,58 @@ def supports(cut: Cut, accounts: Sequence[Account], ends: Mapping[int, int]) -> 
         slot: [one.within(*times) for one, times in zip(accounts, theirs, strict=True)]
         for slot, theirs in made_of.items()
     }
+
+
+def conservation(cut: Cut, accounts: Sequence[tuple[Sequence[Range], Account]]) -> Conservation:
+    """Where each record of the compared event times is, and how many there are by another reader's count.
+
+    That reader counts in the files of archive and quarantine; the places are those that the replay gave each event, in
+    Spark. A refused record often has no event time: it belongs to the range in which the broker took it.
+    """
+    records, places, ingested = 0, Counter[str](), ingests(cut)
+    for topic, (ranges, account) in zip(cut.pipeline.reads, accounts, strict=True):
+        version = cut.stated.versions[topic.name]
+        archived = delta.table(archive.path(topic), version)
+        rows = columns(archived, topic, ["_ingest"], topic.event_time, ranges, who=cut.pipeline.name)
+        records += sum(batch.num_rows for batch in rows)
+        refused = delta.table(archive.quarantine_path(topic))
+        rows = columns(refused, topic, ["_ingest"], "_broker_time", ranges, who=cut.pipeline.name)
+        places["quarantined"] += sum(int((batch.column(0).to_numpy() <= ingested[topic.name]).sum()) for batch in rows)
+        places.update(account.places)
+    return Conservation(records=records + places["quarantined"], places=places)
+
+
+def ingests(cut: Cut) -> dict[str, int]:
+    """The number of each topic's last ingest that the compared batch table was stated from."""
+    last = {}
+    for topic, version in cut.stated.versions.items():
+        numbers = [row["seq"] for row in runs.ingest_history(topic) if row["delta_version"] <= version]
+        last[topic] = max(numbers, default=-1)
+    return last
+
+
+def ingest_balance(pipeline: Pipeline) -> dict[str, Balance]:
+    """Per topic, all offsets ever ingested: archived + quarantined + gaps, and whether that leaves none over."""
+    return {topic.name: balance(runs.ingest_history(topic.name)) for topic in pipeline.reads}
+
+
+def balance(history: Sequence[Mapping[str, Any]]) -> Balance:
+    """Each ingest begins where the one before it ended: one that left offsets out would balance by itself."""
+    quarantined = Counter[str]()
+    for row in history:
+        quarantined.update(row["quarantined"])
+    records = sum(to - start for row in history for start, to in row["ranges"].values())
+    archived, gaps = (sum(row[name] for row in history) for name in ("archived", "gaps"))
+    whole = joined(history) and gaps >= 0 and records == archived + quarantined.total() + gaps
+    return Balance(records=records, archived=archived, quarantined=dict(quarantined), gaps=gaps, balanced=whole)
+
+
+def joined(history: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the offsets of ingests follow on one another in each partition, none left out or taken twice."""
+    reached: dict[str, int] = {}
+    for row in history:
+        for partition, (start, to) in row["ranges"].items():
+            if reached.get(partition, start) != start:
+                return False
+            reached[partition] = to
+    return True

@@ -2,128 +2,157 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-
-from tally.base.duration import from_millis, instant, iso
+from tally.base.duration import from_millis, instant, iso, millis
 from tally.base.errors import AnswerIsNo, TallyError
 from tally.base.failpoints import failpoint
 from tally.base.settings import settings
-from tally.batch import restate
 from tally.catalog.load import catalogue
 from tally.catalog.ranges import Range, aligned, event_ranges, overlap, without
-from tally.control import runs
-from tally.control.seals import Seal
+from tally.catalog.spec import Pipeline
+from tally.control import runs, seals
 from tally.kinds import kind_of
 from tally.lake import delta, memory
 from tally.lake.session import session
-from tally.reconcile import audit, reasons, replay, revisions, rounding, trimmed
-from tally.reconcile.accounts import Account, Support, account
-from tally.reconcile.accounts import supports as support_of
-from tally.reconcile.conserve import conservation
+from tally.reconcile import comparison, layers
+from tally.reconcile.accounts import conservation, ingest_balance, ingests
+from tally.reconcile.audit import others
+from tally.reconcile.comparison import Comparison, CutMark, SlotState
 from tally.reconcile.cut import Cut, closed, due, find, reaching_back
-from tally.reconcile.differences import Limit, Slot, by_slot, floating, measures_of
-from tally.reconcile.filtered import filters
-from tally.reconcile.found import Found, slot_states, summary
-from tally.reconcile.made_of import MadeOf, measured
-from tally.sources.ranged import in_ranges
-from tally.speed import commit
-from tally.speed.upkeep.fold import newest_rows
+from tally.reconcile.explain import Explanation, explain
+from tally.reconcile.layers import Layers
+from tally.reconcile.replay import replay
+from tally.reconcile.replay.filtered import filters
+from tally.reconcile.rows.differences import Slot
+from tally.reconcile.rows.digest import NOTHING
 
 
 @memory.told(memory.BATCH)
 def compare(name: str, start: str | None = None, end: str | None = None, ticket: str = "") -> int:
-    """Compare a range of windows, or all that are due, and keep what was found; the reconciliation's id."""
+    """Compare a range of windows, or all that are due, and keep what was found; the comparison's id."""
     pipeline = catalogue().pipeline(name)
-    wanted = None
-    if (start is None) != (end is None):
-        raise TallyError("half a range", pipeline=name, field="--from/--to", cure="give both, or neither for all due")
-    if start is not None and end is not None:
-        wanted = aligned((instant(start, "--from"), instant(end, "--to")), pipeline)
+    wanted = asked(pipeline, start, end)
     spark = session(f"tally-reconcile-{name}", brief=True)
+
+    # 1. Choose the instant at which both layers are compared: a micro-batch whose every offset the archive holds.
     cut = find(pipeline, kind_of(pipeline).late_rule(spark), filters(spark, pipeline))
-    audit.after_others(spark, pipeline)  # what others changed in the table is held first, and so is due
+
+    # 2. Hold what others changed in the batch table: it is due then, like all that is stated, closed and not sealed.
+    others.audit_changed(spark, pipeline)
     ranges = ranges_of(cut, wanted)
-    first, last = (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
-    written = delta.newest(settings().table("audit", name), "audit")
-    after = int(written.words["reconciliation"]) if written else 0  # a new control store counts on from the old one
-    number = runs.open_reconciliation(name, pipeline.version, first, last, ticket, after=after)
-    # With ids, once more: now it is known how far back the stream held them when it took those events.
-    for _ in range(2 if any(topic.unique for topic in pipeline.reads) else 1):
-        cut = reaching_back(cut, replay.first_offsets(cut, event_ranges(pipeline, ranges)))
-    seen = look(spark, cut, ranges)
-    differing = seen.differing()
-    found = seen.found(cut, differing)
-    if differing:
-        limits = {slot: seen.limit(slot) for slot in differing}
-        reasons.give(spark, cut, differing, limits, seen.sides, found, number)
-    states = slot_states(cut, ranges, seen.slots, found)
-    runs.keep_comparison(number, summary(cut, ranges, found, states, ticket), states)
+
+    # 3. Take a number, under which the rows that differ are kept.
+    begun = open_comparison(cut, ranges, ticket)
+
+    # 4. Read as much of the ledger as the events of these windows need.
+    cut = with_ledger(cut, ranges)
+
+    # 5. Read both layers, slot by slot, and account for each record of these times.
+    both = layers.read(spark, cut, ranges)
+    conserved, unaccounted = conservation(cut, both.accounts), both.unaccounted(cut)
+
+    # 6. Replay the slots that differ, and put a cause to each row that does.
+    explained = explain(spark, cut, both, begun.number) if both.differing else Explanation()
+
+    # 7. Keep what was counted for the judge, with the state of each slot.
+    found = with_counts(begun, both, explained)
+    states = slot_states(cut, ranges, both.slots, explained, unaccounted)
+    ingest, archive = ingest_balance(pipeline), ingests(cut)
+    comparison.keep(replace(found, slots=states, conserved=conserved, ingest=ingest, archive=archive))
     failpoint("reconcile.after_compare")
-    return number
+    return begun.number
 
 
-@dataclass(frozen=True, kw_only=True)
-class Seen:
-    """Both layers' rows of the ranges by slot, what those slots' last seals held, and the events behind them."""
-
-    sides: Mapping[str, DataFrame]
-    slots: Mapping[int, Slot]
-    sealed: Mapping[int, Seal]
-    accounts: Sequence[tuple[Sequence[Range], Account]]
-    supports: Mapping[int, Sequence[Support]]
-    made_of: Sequence[MadeOf]  # for each floating measure, in order
-    single: bool  # whether each row is of one event
-
-    def differing(self) -> dict[int, Slot]:
-        """The slots in which more than rounding lies between the layers, or an event may hide in a rounding."""
-        return {slot: one for slot, one in self.slots.items() if self.differs(slot)}
-
-    def differs(self, slot: int) -> bool:
-        one = self.slots[slot]
-        return not one.within(*self.limit(slot)) or (one.close > 0 and any(s.differing for s in self.supports[slot]))
-
-    def limit(self, slot: int) -> Limit:
-        """By which share of what sizes sums of a slot's events may differ and still be the same; what sums nothing, by
-        none.
-        """
-        if self.single:
-            return 0.0, [0.0 for _ in self.made_of]
-        supports = self.supports[slot]
-        return rounding.most(sum(one.events for one in supports)), [summed(made, supports) for made in self.made_of]
-
-    def found(self, cut: Cut, differing: Mapping[int, Slot]) -> Found:
-        """What is known before any slot is replayed."""
-        settled = [one for slot, one in self.slots.items() if slot not in differing]
-        return Found(
-            equal=sum(one.same for one in self.slots.values()) + sum(one.close for one in settled),
-            rounding=sum(one.close for one in settled),
-            conserved=conservation(cut, self.accounts),
-            unaccounted=revisions.unaccounted(cut, self.sealed, self.slots, self.supports),
+def asked(pipeline: Pipeline, start: str | None, end: str | None) -> Range | None:
+    """The range that was asked for, on the grid; None: all that is due."""
+    if (start is None) != (end is None):
+        raise TallyError(
+            "half a range", pipeline=pipeline.name, field="--from/--to", cure="give both, or neither for all due"
         )
+    if start is None or end is None:
+        return None
+    return aligned((instant(start, "--from"), instant(end, "--to")), pipeline)
 
 
-def look(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> Seen:
-    """One pass over the rows of both layers, and one over each topic's events."""
-    sides = read_sides(spark, cut, ranges)
-    slots = by_slot(sides["batch"], sides["stream"], cut.pipeline)
-    sealed = revisions.sealed(cut.pipeline, ranges)
-    ends = {slot: one.last_end for slot, one in slots.items()}
-    accounts = account(spark, cut, ranges, ends)
-    supports = support_of(cut, [one for _, one in accounts], revisions.with_windows(cut, ends, sealed))
-    made_of = measured(spark, cut.pipeline, list(floating(measures_of(sides["batch"], cut.pipeline))))
-    return Seen(sides=sides, slots=slots, sealed=sealed, accounts=accounts, supports=supports, made_of=made_of,
-                single=kind_of(cut.pipeline).row_by_row)  # fmt: skip
+def open_comparison(cut: Cut, ranges: Sequence[Range], ticket: str) -> Comparison:
+    """A comparison of which nothing is known but what it compares; its id counts on from the one in the audit table."""
+    pipeline, last = cut.pipeline, cut.last
+    written = delta.newest(settings().table("audit", pipeline.name), "audit")
+    after = int(written.words["reconciliation"]) if written else 0  # a control store that was made anew knows of none
+    span = (ranges[0][0], ranges[-1][1]) if ranges else (0, 0)
+    return Comparison(
+        number=runs.open_reconciliation(pipeline.name, pipeline.version, *span, ticket, after=after),
+        pipeline=pipeline.name,
+        version=pipeline.version,
+        ranges=ranges,
+        ticket=ticket,
+        cut=CutMark(
+            batch=last.batch, generation=last.generation, watermark=last.watermark, speed_version=cut.speed_version
+        ),
+        batch_version=cut.batch_version,
+    )
 
 
-def summed(made: MadeOf, supports: Sequence[Support]) -> float:
-    """The size of what a measure sums: of its largest column in each topic, together."""
-    return sum(
-        max((size for name, size in one.scale.items() if made is None or (at, name) in made), default=0.0)
-        for at, one in enumerate(supports)
+def with_ledger(cut: Cut, ranges: Sequence[Range]) -> Cut:
+    """The cut with every micro-batch that can have held an event of these windows, or a copy of one."""
+    # With ids, once more: now it is known how far back the stream held them when it took those events.
+    for _ in range(2 if any(topic.unique for topic in cut.pipeline.reads) else 1):
+        cut = reaching_back(cut, replay.first_offsets(cut, event_ranges(cut.pipeline, ranges)))
+    return cut
+
+
+def with_counts(begun: Comparison, both: Layers, explained: Explanation) -> Comparison:
+    """What rows were counted: the very same, other by rounding, and different; with the events behind these."""
+    return replace(
+        begun,
+        windows=both.equal + explained.windows,
+        equal=both.equal + explained.rounding,
+        different=explained.different,
+        rounding=both.rounding + explained.rounding,
+        unexplained=explained.unexplained,
+        events=explained.events,
+        rows=explained.rows,
+    )
+
+
+def slot_states(
+    cut: Cut, ranges: Sequence[Range], rows: Mapping[int, Slot], explained: Explanation, unaccounted: Collection[int]
+) -> list[SlotState]:
+    """Each slot between the first and the last with rows, or that was sealed with rows that nothing took away.
+
+    Where the slot before a range is judged, the range's first empty slots are too, so that seals leave no gap.
+    """
+    step, pipeline = millis(cut.pipeline.window.step), cut.pipeline
+    filled = rows.keys() | set(unaccounted)
+    if not filled:
+        return []
+    before, last = ranges[0][0] - step, max(filled) + step
+    judged = {seal.slot_end for seal in seals.read(pipeline.name, pipeline.version, before, last)}
+    states = []
+    for start, end in ranges:
+        first = start if start in judged else max(start, min(filled))
+        for slot in range(first, min(end, last), step):
+            state = slot_state(cut, slot, rows.get(slot), explained, slot in unaccounted)
+            states.append(state)
+    return states
+
+
+def slot_state(cut: Cut, slot: int, rows: Slot | None, explained: Explanation, unaccounted: bool) -> SlotState:
+    window = cut.pipeline.window
+    end = slot + millis(window.step)
+    last_end = rows.last_end if rows else end - 1 + millis(window.size)
+    return SlotState(
+        start=slot,
+        end=end,
+        rows=rows.rows if rows else 0,
+        stream_rows=rows.stream_rows if rows else 0,
+        digest=rows.digest if rows else NOTHING,
+        closed=cut.closed(max(last_end, end)),
+        unexplained=explained.unexplained_by_slot.get(slot, 0),
+        explained=explained.events_by_slot.get(slot, 0),
+        unaccounted=int(unaccounted),
     )
 
 
@@ -149,22 +178,3 @@ def ranges_of(cut: Cut, wanted: Range | None) -> list[Range]:
             cure=f"tally batch {cut.pipeline.name} --from {a} --to {b}",
         )
     return found
-
-
-def read_sides(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> dict[str, DataFrame]:
-    """Both tables as of the cut, restricted to the ranges, with the same columns."""
-    pipeline = cut.pipeline
-
-    def load(path: str, version: int) -> DataFrame:
-        rows = spark.read.format("delta").option("versionAsOf", version).load(path)
-        if not ranges:
-            return rows.where("false")
-        return in_ranges(rows, "window_start", ranges)
-
-    batch = load(restate.path(pipeline), cut.batch_version).drop("_date")
-    rows = load(commit.path(pipeline), cut.speed_version).drop("_date")
-    if not cut.travels:
-        rows = rows.where(F.col("_batch") <= commit.order(cut.last.generation, cut.last.batch))
-    stream = newest_rows(rows, pipeline).drop("_batch").select(*batch.columns)
-    again = trimmed.stand_in(spark, cut, ranges)
-    return {"batch": batch, "stream": stream if again is None else stream.unionByName(again)}

@@ -15,6 +15,7 @@ from tally.base.duration import from_millis, iso
 from tally.base.settings import settings
 from tally.lake import delta
 from tally.reconcile.causes import UNEXPLAINED
+from tally.reconcile.comparison import Comparison
 
 COLUMNS = ("window_start", "window_end", "key", "batch", "stream", "replayed", "cause", "explained")
 SLOT = ("start", "end", "rows", "stream_rows", "digest", "closed", "unexplained", "unaccounted")
@@ -29,15 +30,15 @@ class Evidence:
     differences: pd.DataFrame
 
 
-def gather(row: dict[str, Any]) -> Evidence:
-    """The evidence of a row of the reconciliations table."""
-    found = differences(str(row["pipeline"]), int(row["id"]))
-    slots = pd.DataFrame(row["slots"], columns=list(SLOT))
+def gather(compared: Comparison) -> Evidence:
+    """The evidence of a comparison, from its slots and its rows in the audit table."""
+    found = differences(compared.pipeline, compared.number)
+    slots = pd.DataFrame([slot.as_json() for slot in compared.slots], columns=list(SLOT))
     found["slot"] = slot_of(found["window_start"], slots)
     for column in ("window_start", "window_end"):
         found[column] = [None if moment is None else iso(moment) for moment in found[column]]
     return Evidence(
-        totals=pd.DataFrame([totals(row["summary"], slots, found)]),
+        totals=pd.DataFrame([totals(compared, slots, found)]),
         slots=by_slot(slots, found),
         differences=found,
     )
@@ -68,22 +69,22 @@ def slot_of(starts: pd.Series[Any], slots: pd.DataFrame) -> list[int]:
     return [cell if cell in grid else -1 for cell in cells]
 
 
-def totals(summary: dict[str, Any], slots: pd.DataFrame, found: pd.DataFrame) -> dict[str, Any]:
+def totals(compared: Comparison, slots: pd.DataFrame, found: pd.DataFrame) -> dict[str, int | bool | str]:
     """What the comparison counted beside what is counted anew."""
     stream_only = int(found["batch"].isna().sum())
-    conserved, ingest = summary.get("conservation") or {}, summary.get("ingest") or {}
+    conserved = compared.conserved
     return {
-        "windows": summary["windows"],
-        "equal_and_different": summary["equal"] + summary["different"],
+        "windows": compared.windows,
+        "equal_and_different": compared.equal + compared.different,
         "rows_of_both_sides": int(slots["rows"].sum()) + stream_only,
-        "different": summary["different"],
+        "different": compared.different,
         "audit_rows": len(found),
-        "unexplained": summary["unexplained"],
+        "unexplained": compared.unexplained,
         "unexplained_audit_rows": int((found["explained"] != True).sum()),  # noqa: E712  null is not explained either
         "unexplained_in_slots": int(slots["unexplained"].sum()),
         "outside_slots": int((found["slot"] == -1).sum()),
-        "records_conserved": bool(conserved.get("balanced", False)),
-        "topics_out_of_balance": ", ".join(sorted(n for n, t in ingest.items() if not t["balanced"])) or "none",
+        "records_conserved": conserved is not None and conserved.balanced,
+        "topics_out_of_balance": ", ".join(sorted(n for n, t in compared.ingest.items() if not t.balanced)) or "none",
     }
 
 

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tally.base.duration import from_millis, iso
-from tally.base.errors import TallyError
 from tally.base.failpoints import failpoint
 from tally.catalog.load import catalogue
-from tally.control import beginnings, incidents, runs, seals
-from tally.reconcile import docs, doubted
+from tally.control import beginnings, incidents, seals
+from tally.reconcile import comparison, data_docs
+from tally.reconcile.audit import doubted
 from tally.reconcile.causes import JOINED, MEANING, UNEXPLAINED
-from tally.reconcile.docs import Check, Table
+from tally.reconcile.comparison import HELD, RECONCILED, Comparison, Verdict
+from tally.reconcile.data_docs import Check, Checked, Table
 from tally.reconcile.evidence import Evidence, audit_path, gather
 
-RECONCILED, HELD = "reconciled", "held"
 # Incidents, by what the on-call engineer has to look at first.
 NO_CAUSE, NO_SUM = "unexplained difference", "counts do not add up"
 # Explained, so its windows are sealed with the batch's rows; but no stream in order does this.
@@ -79,15 +80,12 @@ class Judgement:
     reconciliation: int
     pipeline: str
     verdict: str
-    failed: list[str]
+    failed: Sequence[str]
     unexplained: int
     partial: int  # closed slots that start before the numbers begin
     data_docs: str
     page: str
     rows: str
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     def __str__(self) -> str:
         """The verdict in one line of log."""
@@ -101,52 +99,43 @@ class Judgement:
 
 def judge(number: int) -> Judgement:
     """Check a comparison's evidence and write the verdict; idempotent by the comparison's id."""
-    row = comparison(number)
-    evidence, pipeline, summary = gather(row), str(row["pipeline"]), row["summary"]
-    checked = docs.check(pipeline, title(row), tables(evidence))
-    failed = [f"{check.says}: {found}" for check, found in checked.failed]
-    waiting = doubted.waiting(row)
-    if waiting:
-        failed.append(f"No window failed its audit and was not restated since: {len(waiting):,} slots")
-    verdict = HELD if failed else RECONCILED
-    of_slots = {check.says for check in SLOTS} | {EXPLAINED.says}
-    judged = {
-        **summary,
-        "verdict": verdict,
-        "failed": failed,
-        "data_docs_page": str(checked.page),
-        # What concerns no window in particular holds all of them; seal reads both.
-        "holds_all": any(check.says not in of_slots for check, _ in checked.failed),
-        "held_slots": sorted({*bad_slots(evidence), *waiting}),
-    }
+    compared = comparison.of(number)
+    evidence = gather(compared)
+    checked = data_docs.check(compared.pipeline, title(compared), tables(evidence))
+    doubts = doubted.waiting(compared)
+    verdict = verdict_of(checked, evidence, doubts)
     failpoint("judge.before_verdict")
-    runs.judge_reconciliation(number, verdict, str(checked.index), judged)
+    judged = compared.judged(verdict, str(checked.index))
+    comparison.keep_judged(judged)
     judgement = Judgement(
-        reconciliation=number, pipeline=pipeline, verdict=verdict, failed=failed,
-        unexplained=int(summary["unexplained"]), partial=partial_slots(row), data_docs=str(checked.index),
-        page=str(checked.page), rows=audit_path(pipeline),
+        reconciliation=number, pipeline=judged.pipeline, verdict=verdict.word, failed=verdict.failed,
+        unexplained=judged.unexplained, partial=partial_slots(judged), data_docs=judged.data_docs,
+        page=verdict.page, rows=audit_path(judged.pipeline),
     )  # fmt: skip
-    tell(row, judgement, by_itself=bool(checked.failed))
+    report(judged, judgement, by_itself=bool(checked.failed))
     return judgement
 
 
-def partial_slots(row: dict[str, Any]) -> int:
+def verdict_of(checked: Checked, evidence: Evidence, doubts: Sequence[int]) -> Verdict:
+    """Held where a check failed, or where an audit holds a slot; what concerns no window in particular holds all."""
+    failed = [f"{check.says}: {found}" for check, found in checked.failed]
+    if doubts:
+        failed.append(f"No window failed its audit and was not restated since: {len(doubts):,} slots")
+    of_slots = {check.says for check in SLOTS} | {EXPLAINED.says}
+    return Verdict(
+        word=HELD if failed else RECONCILED,
+        failed=failed,
+        page=str(checked.page),
+        holds_all=any(check.says not in of_slots for check, _ in checked.failed),
+        held_slots=frozenset({*bad_slots(evidence), *doubts}),
+    )
+
+
+def partial_slots(compared: Comparison) -> int:
     """How many closed slots of a comparison start before the numbers of its pipeline begin."""
-    pipeline = catalogue().pipelines.get(str(row["pipeline"]))
+    pipeline = catalogue().pipelines.get(compared.pipeline)
     begun = beginnings.of(pipeline) if pipeline else None
-    return sum(slot["closed"] and begun.cuts(slot["start"]) for slot in row["slots"]) if begun else 0
-
-
-def comparison(number: int, *, ready: tuple[str, ...] = ("compared", RECONCILED, HELD)) -> dict[str, Any]:
-    """The reconciliation of that id in one of the states, or why there is none to go on with."""
-    row = runs.reconciliation(number)
-    if row is None:
-        raise TallyError(f"no reconciliation {number}", field="reconciliation", cure="tally reconcile PIPELINE")
-    name, state = row["pipeline"], row["verdict"]
-    if state not in ready:
-        what = "its comparison never ended" if state == "comparing" else "it is not judged yet"
-        raise TallyError(f"reconciliation {number}: {what}", pipeline=name, cure=f"tally reconcile {name}")
-    return row
+    return sum(slot.closed and begun.cuts(slot.start) for slot in compared.slots) if begun else 0
 
 
 def tables(evidence: Evidence) -> list[Table]:
@@ -159,10 +148,10 @@ def tables(evidence: Evidence) -> list[Table]:
     ]
 
 
-def title(row: dict[str, Any]) -> str:
+def title(compared: Comparison) -> str:
     """The name of a judgement in the Data Docs and of its folder; without spaces, so that a path can be copied."""
-    since, until = (iso(from_millis(row[name])).replace(":", "") for name in ("from_ms", "to_ms"))
-    return f"reconciliation-{row['id']}_{since}_to_{until}"
+    since, until = (iso(from_millis(edge)).replace(":", "") for edge in compared.span)
+    return f"reconciliation-{compared.number}_{since}_to_{until}"
 
 
 def bad_slots(evidence: Evidence) -> list[int]:
@@ -177,21 +166,21 @@ def bad_slots(evidence: Evidence) -> list[int]:
     return [int(start) for start in bad["start"]]
 
 
-def tell(row: dict[str, Any], judgement: Judgement, *, by_itself: bool) -> None:
+def report(compared: Comparison, judgement: Judgement, *, by_itself: bool) -> None:
     """Open an incident for what the comparison itself holds; close the pipeline's when nothing is held any more."""
-    pipeline = judgement.pipeline
+    pipeline = compared.pipeline
     for word, cause in STREAM_FAULTS.items():
-        if row["summary"]["events"].get(word):
-            said = f"{row['summary']['events'][word]:,} events {MEANING[word]}; the batch has them right"
+        if compared.events.get(word):
+            said = f"{compared.events[word]:,} events {MEANING[word]}; the batch has them right"
             incidents.report(pipeline, cause, said, cure=f"tally doctor {pipeline}")
     if judgement.verdict == HELD and by_itself:
         cause = NO_CAUSE if judgement.unexplained else NO_SUM
-        window = f"--from {iso(from_millis(row['from_ms']))} --to {iso(from_millis(row['to_ms']))}"
-        cure = f"read {judgement.page}, mend the cause, then tally backfill {pipeline} {window}"
+        since, until = (iso(from_millis(edge)) for edge in compared.span)
+        cure = f"read {judgement.page}, mend the cause, then tally backfill {pipeline} --from {since} --to {until}"
         incidents.report(pipeline, cause, str(judgement), cure=cure)
     if judgement.verdict == HELD:
         return
-    mine = {slot["start"] for slot in row["slots"] if slot["closed"]}
-    elsewhere = seals.read(pipeline, str(row["version"]))
+    mine = {slot.start for slot in compared.slots if slot.closed}
+    elsewhere = seals.read(pipeline, compared.version)
     if not any(seal.state == "held" and seal.slot_start not in mine for seal in elsewhere):
         incidents.close(pipeline, NO_CAUSE, NO_SUM)

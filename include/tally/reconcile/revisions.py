@@ -11,8 +11,8 @@ from tally.control import runs, seals
 from tally.control.seals import Seal
 from tally.reconcile.accounts import Support
 from tally.reconcile.cut import Cut
-from tally.reconcile.differences import Slot
-from tally.reconcile.digest import NOTHING, alike, same
+from tally.reconcile.rows.differences import Slot
+from tally.reconcile.rows.digest import NOTHING, alike, same
 
 
 def sealed(pipeline: Pipeline, ranges: Sequence[Range]) -> dict[int, Seal]:

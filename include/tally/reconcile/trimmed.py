@@ -6,9 +6,8 @@ the replay says the stream put out stand in for the trimmed ones. Otherwise noth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from datetime import date, timedelta
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,11 +16,12 @@ from tally.catalog.ranges import Range, merge, overlap
 from tally.catalog.spec import Pipeline
 from tally.control import runs, seals
 from tally.control.seals import Seal
-from tally.kinds import fates, kind_of
-from tally.reconcile import explain, replay, revisions
+from tally.kinds import kind_of
+from tally.reconcile import revisions
+from tally.reconcile.comparison import Comparison
 from tally.reconcile.cut import Cut
-from tally.reconcile.digest import NOTHING, alike, digests
-from tally.reconcile.seal import sealable
+from tally.reconcile.replay import replay
+from tally.reconcile.rows.digest import NOTHING, alike, digests
 from tally.sources.archived import Until
 from tally.speed.upkeep.fold import trimmed_days
 
@@ -44,13 +44,14 @@ def stand_in(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> DataFram
     return replay.replayed(cut, frames, merge(held.items()))
 
 
-def unproven(spark: SparkSession, cut: Cut, slots: Sequence[int], cells: explain.Cells) -> set[int]:
+def unproven(spark: SparkSession, cut: Cut, slots: Sequence[int], skipped: Set[int]) -> set[int]:
     """Of slots that differ, those sealed before, that hold events which the stream never read, and whose seal the
     archive of its time no longer gives: since a rebuild nobody else could tell that the archive lost something.
+
+    `skipped` are the slots with such events.
     """
     pipeline = cut.pipeline
-    touched = {cell[0] for cell, causes in cells.items() if fates.SKIPPED in causes}
-    wanted = kind_of(pipeline).concerned(touched, set(slots))
+    wanted = kind_of(pipeline).concerned(skipped, set(slots))
     known = {seal.slot_start for seal in seals.read(pipeline.name, pipeline.version) if seal.revision}
     sealed = sorted(known & wanted)
     if not sealed:
@@ -80,23 +81,22 @@ def proven(spark: SparkSession, cut: Cut, gone: Sequence[Range]) -> list[Seal]:
     return found
 
 
-def vouchers(pipeline: Pipeline, known: Collection[Seal]) -> Iterator[tuple[dict[str, int], dict[int, str]]]:
+def vouchers(pipeline: Pipeline, known: Collection[Seal]) -> Iterator[tuple[Mapping[str, int], dict[int, str]]]:
     """The last comparisons that found nothing against these slots: what each read of the archive, digests by slot.
 
     A slot that is held now was judged since: then an earlier comparison tells, as long as it is kept.
     """
     left, own = {seal.slot_start for seal in known}, sorted({seal.reconciliation for seal in known}, reverse=True)
 
-    def comparisons() -> Iterator[dict[str, Any]]:
-        yield from filter(None, map(runs.reconciliation, own))
+    def comparisons() -> Iterator[Comparison]:
+        yield from map(Comparison.from_json, filter(None, map(runs.reconciliation, own)))
         if left:
-            yield from runs.reconciliation_history(pipeline.name, limit=HISTORY)
+            yield from map(Comparison.from_json, runs.reconciliation_history(pipeline.name, limit=HISTORY))
 
-    for row in comparisons():
-        summary = row["summary"]
-        if row["version"] != pipeline.version or "archive" not in summary or "holds_all" not in summary:
+    for one in comparisons():
+        if one.version != pipeline.version or one.archive is None:
             continue
-        good = [slot for slot in row["slots"] if slot["start"] in left and slot["closed"] and sealable(slot, summary)]
+        good = [slot for slot in one.slots if slot.start in left and slot.closed and one.clears(slot)]
         if good:
-            left -= {slot["start"] for slot in good}
-            yield summary["archive"], {slot["start"]: slot["digest"] for slot in good}
+            left -= {slot.start for slot in good}
+            yield one.archive, {slot.start: slot.digest for slot in good}

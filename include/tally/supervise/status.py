@@ -55,6 +55,25 @@ class Health:
         return {**vars(self), **times}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Status:
+    """A pipeline among all: the health of its stream, the records that this took, and its slots by their states."""
+
+    health: Health
+    version: str | None = None
+    events_in: int = 0
+    newest_window: datetime | None = None
+    sealed: int = 0
+    partial: int = 0
+    held: int = 0
+    explained: int = 0  # events that the layers differ by, and whose cause is known
+
+    def as_json(self) -> dict[str, Any]:
+        """The status as `tally status --json` prints it: health's fields first."""
+        own = {name: value for name, value in vars(self).items() if name != "health"}
+        return {**self.health.as_dict(), **own, "newest_window": self.newest_window and iso(self.newest_window)}
+
+
 def diagnose(pipeline: Pipeline | str) -> Health:
     """The health of one pipeline's stream; Kafka not answering makes the lag unknown, not the answer fail."""
     if isinstance(pipeline, str):
@@ -132,8 +151,8 @@ def unexplained(pipeline: Pipeline) -> int:
     """Events without a cause in the comparisons that slots are now held by, or in the newest that was not sealed."""
     numbers = seals.held_by(pipeline.name, pipeline.version)
     newest = runs.reconciliation_history(pipeline.name, limit=1)
-    numbers |= {row["id"] for row in newest if row["verdict"] == "held" and row["version"] == pipeline.version}
-    return sum(int((row or {}).get("summary", {}).get("unexplained", 0)) for row in map(runs.reconciliation, numbers))
+    numbers |= {row.id for row in newest if row.verdict == "held" and row.version == pipeline.version}
+    return sum(int(row.summary.get("unexplained", 0)) for row in map(runs.reconciliation, numbers) if row)
 
 
 def diagnose_all(pipelines: Iterable[Pipeline] | None = None) -> list[Health]:
@@ -168,32 +187,32 @@ def judge_freshness(pipelines: Iterable[Pipeline] | None = None) -> list[str]:
     return stale
 
 
-def statuses() -> list[dict[str, Any]]:
-    """One document a pipeline of the catalogue, in order of name; a broken definition has one too."""
+def statuses() -> list[Status]:
+    """One for each pipeline of the catalogue, in order of name; a broken definition has one too."""
     known = catalogue()
-    rows = [status(pipeline) for pipeline in known.pipelines.values()]
-    rows += [broken(name, fault) for name, fault in known.broken.items()]
-    return sorted(rows, key=lambda row: str(row["pipeline"]))
+    found = [status(pipeline) for pipeline in known.pipelines.values()]
+    found += [broken(name, fault) for name, fault in known.broken.items()]
+    return sorted(found, key=lambda one: one.health.pipeline)
 
 
-def status(pipeline: Pipeline) -> dict[str, Any]:
-    """Health's fields, then version, events_in, newest_window, slots sealed, partial and held, events explained."""
+def status(pipeline: Pipeline) -> Status:
+    """The status of one pipeline, as far as control store and Kafka tell."""
     newest = int((streams.stream(pipeline.name) or {}).get("newest_window", 0))
     counts = seals.counts(pipeline.name, pipeline.version)
-    return {
-        **diagnose(pipeline).as_dict(),
-        "version": pipeline.version,
-        "events_in": events_in(pipeline),
-        "newest_window": iso(from_millis(newest)) if newest > 0 else None,
-        "sealed": counts.get("sealed", 0),
-        "partial": counts.get("partial", 0),
-        "held": counts.get("held", 0),
-        "explained": seals.explained(pipeline.name, pipeline.version),
-    }
+    return Status(
+        health=diagnose(pipeline),
+        version=pipeline.version,
+        events_in=events_in(pipeline),
+        newest_window=from_millis(newest) if newest > 0 else None,
+        sealed=counts.get("sealed", 0),
+        partial=counts.get("partial", 0),
+        held=counts.get("held", 0),
+        explained=seals.explained(pipeline.name, pipeline.version),
+    )
 
 
-def broken(name: str, fault: TallyError) -> dict[str, Any]:
-    """The same fields where nothing of the pipeline can be known until its file is mended."""
+def broken(name: str, fault: TallyError) -> Status:
+    """The status of a pipeline of which nothing can be known until its file is mended."""
     health = Health(
         pipeline=name,
         state="failed",
@@ -206,8 +225,7 @@ def broken(name: str, fault: TallyError) -> dict[str, Any]:
         next_step=f"{fault.cure or 'mend the file'}; tally check shows every fault",
         watcher_seconds=None,
     )
-    counts = dict.fromkeys(("events_in", "sealed", "partial", "held", "explained"), 0)
-    return {**health.as_dict(), "version": None, "newest_window": None, **counts}
+    return Status(health=health)
 
 
 def events_in(pipeline: Pipeline) -> int:

@@ -10,7 +10,7 @@ import pytest
 from tally.base.errors import AnswerIsNo
 from tally.catalog.declare import topic
 from tally.control import manifests
-from tally.reconcile.conserve import joined
+from tally.reconcile.accounts import joined
 from tally.sources.archive import Ingest
 from tally.sources.witnesses import commit_copies
 

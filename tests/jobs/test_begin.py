@@ -16,7 +16,7 @@ from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.cli.reconcile import beginning_lines as lines
 from tally.control import beginnings, incidents
-from tally.reconcile import begin
+from tally.jobs import begin
 
 
 class Killed(Exception):
@@ -36,12 +36,12 @@ def cut(pipeline: Pipeline, *, append_time: bool) -> None:
 
 
 def said(pipeline: Pipeline, *, new: bool = False) -> str:
-    return "\n".join(lines(begin.document(pipeline), new=new))
+    return "\n".join(lines(begin.known(pipeline), new=new))
 
 
 def test_where_nothing_is_missing_there_is_nothing_to_say(trips: Pipeline) -> None:
     assert "nothing is known to be missing" in said(trips)
-    assert begin.document(trips)["begins"] is None
+    assert begin.known(trips).as_json()["begins"] is None
 
 
 @pytest.mark.parametrize(("append_time", "words"), [(True, ""), (False, " if the declared lateness holds")])
@@ -56,7 +56,7 @@ def test_what_was_gone_is_named_with_how_sure_that_is(trips: Pipeline, append_ti
 
 def test_a_word_earlier_than_the_data_allows_is_taken_and_says_what_may_be_missing(trips: Pipeline) -> None:
     cut(trips, append_time=False)
-    found = begin.begin(trips, iso(from_millis(T0)), "counted by hand")
+    found = begin.begin(trips, iso(from_millis(T0)), "counted by hand").as_json()
     assert found["begins"] == iso(from_millis(T0)) and found["may_lack"][0]["offsets"] == [0, 1500]
     told = said(trips, new=True)
     assert (
@@ -64,7 +64,7 @@ def test_a_word_earlier_than_the_data_allows_is_taken_and_says_what_may_be_missi
     )
     (entry,) = incidents.history(trips.name)
     assert entry["closed_at"] and entry["cause"] == begin.CAUSE and "counted by hand" in entry["done"]
-    later = begin.begin(trips, iso(from_millis(T0 + 100 * STEP)), "")
+    later = begin.begin(trips, iso(from_millis(T0 + 100 * STEP)), "").as_json()
     assert later["may_lack"] == [] and len(incidents.history(trips.name)) == 2
 
 

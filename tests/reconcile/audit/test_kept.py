@@ -13,7 +13,7 @@ from tally.base.settings import settings
 from tally.catalog.declare import pipeline, topic, tumbling
 from tally.control import incidents, manifests
 from tally.lake import delta
-from tally.reconcile.kept import CAUSE, tell
+from tally.reconcile.audit.kept import CAUSE, check
 
 rides = topic("rides", schema="id BIGINT, at TIMESTAMP", event_time="at", lateness="10 minutes")
 
@@ -46,7 +46,7 @@ def ingested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_all_there_opens_nothing() -> None:
-    assert tell(demand) == [] and incidents.opened("demand") == []
+    assert check(demand) == [] and incidents.opened("demand") == []
 
 
 @pytest.mark.parametrize(
@@ -60,13 +60,13 @@ def test_a_row_that_is_gone_is_told_until_it_is_back(place: str, says: str) -> N
     table = DeltaTable(settings().table(place, "rides"))
     whole = table.version()
     table.delete("_ingest = 0 AND at = 0")
-    assert tell(demand) == [says]
+    assert check(demand) == [says]
     (told,) = incidents.opened("demand")
     assert (told["cause"], told["evidence"], told["cure"]) == (CAUSE, says, "tally mend rides")
     table.restore(whole)
-    assert tell(demand) == [] and incidents.opened("demand") == []
+    assert check(demand) == [] and incidents.opened("demand") == []
 
 
 def test_a_row_too_many_is_told() -> None:
     write_deltalake(settings().table("archive", "rides"), pyarrow.table({"_ingest": [1], "at": [1]}), mode="append")
-    assert tell(demand) == ["archive/rides holds 6 rows of the 5 that ingests up to 1 wrote"]
+    assert check(demand) == ["archive/rides holds 6 rows of the 5 that ingests up to 1 wrote"]

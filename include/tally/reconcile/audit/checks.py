@@ -20,8 +20,8 @@ from tally.catalog.spec import Pipeline, Topic
 from tally.control import runs
 from tally.control.seals import Seal
 from tally.kinds import kind_of
-from tally.reconcile.digest import NOTHING, alike, digests, same
-from tally.reconcile.seal import sealable
+from tally.reconcile.comparison import Comparison
+from tally.reconcile.rows.digest import NOTHING, alike, digests, same
 from tally.reconcile.trimmed import vouchers
 from tally.sources.archived import Until, archive_versions
 from tally.sources.witnesses import commit_copies, verification
@@ -69,12 +69,13 @@ def of_comparisons(known: Sequence[Seal]) -> Faults:
         by_number.setdefault(seal.reconciliation, []).append(seal)
     for number, mine in sorted(by_number.items()):
         row = runs.reconciliation(number)
-        if row is not None and "holds_all" not in row["summary"]:
+        compared = Comparison.from_json(row) if row else None
+        if compared and compared.verdict is None:
             continue  # an older store did not keep it
-        good = {slot["start"]: slot for slot in row["slots"] if sealable(slot, row["summary"])} if row else {}
+        good = {slot.start: slot for slot in compared.slots if compared.clears(slot)} if compared else {}
         for seal in mine:
             slot = good.get(seal.slot_start)
-            if slot is None or not slot["closed"] or slot["digest"] != seal.digest or slot["end"] != seal.slot_end:
+            if slot is None or not slot.closed or slot.digest != seal.digest or slot.end != seal.slot_end:
                 found[seal] = UNJUDGED.format(number=number)
     return found
 
@@ -149,7 +150,7 @@ def of_manifests(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal],
     found: Faults = {}
     for at, topic in enumerate(pipeline.reads):
 
-        def look(some: Sequence[Seal], at: int = at, topic: Topic = topic) -> str:
+        def fault_of(some: Sequence[Seal], at: int = at, topic: Topic = topic) -> str:
             try:
                 ranges = around(pipeline, at, some)
                 wrong = verification.verify(spark, topic, ranges, places=["archive"], deep=deep)
@@ -160,10 +161,10 @@ def of_manifests(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal],
             return f"{NOT_WRITTEN}: {', '.join(map(str, wrong[: verification.SHOWN]))}" if wrong else ""
 
         if known:
-            wrong = narrowed(known, look, [0])
+            wrong = narrowed(known, fault_of, [0])
             if wrong:  # or what the control store has of the commits' words is: these decide
                 commit_copies.repair(topic, whole=True)
-                wrong = narrowed(known, look, [0])
+                wrong = narrowed(known, fault_of, [0])
             add(found, wrong)
     return found
 
@@ -175,16 +176,16 @@ def around(pipeline: Pipeline, at: int, known: Sequence[Seal]) -> list[Range]:
     return merge((a - near, b + near) for a, b in (events_of(slot, pipeline, first=at == 0) for slot in slots))
 
 
-def narrowed(known: Sequence[Seal], look: Callable[[Sequence[Seal]], str], passes: list[int]) -> Faults:
-    """Of slots in order those that fail a look, by halves: a look at all of them is the only one where none does."""
+def narrowed(known: Sequence[Seal], fault_of: Callable[[Sequence[Seal]], str], passes: list[int]) -> Faults:
+    """Of slots in order those that fail, by halves: one look at all of them is the only one where none does."""
     passes[0] += 1
-    fault = look(known)
+    fault = fault_of(known)
     if not fault:
         return {}
     if known[-1].slot_end - known[0].slot_start <= HOUR or len(known) == 1 or passes[0] > MOST_PASSES:
         return dict.fromkeys(known, fault)
     half = len(known) // 2
-    found = narrowed(known[:half], look, passes) | narrowed(known[half:], look, passes)
+    found = narrowed(known[:half], fault_of, passes) | narrowed(known[half:], fault_of, passes)
     return found or dict.fromkeys(known, fault)
 
 

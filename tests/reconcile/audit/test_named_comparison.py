@@ -10,7 +10,7 @@ import pytest
 
 from tally.control import runs
 from tally.control.seals import Seal
-from tally.reconcile.checks import of_comparisons
+from tally.reconcile.audit.checks import of_comparisons
 
 MINUTE = 60_000
 

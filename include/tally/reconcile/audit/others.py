@@ -1,4 +1,4 @@
-"""Which days of a batch table others changed: by the commits in its log that are no restatements of Tally's."""
+"""What others changed in a batch table, by the commits of its log that restate nothing: it is audited first."""
 
 from __future__ import annotations
 
@@ -10,12 +10,35 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from tally.base.duration import parse_instant, to_millis
+from tally.base.failpoints import failpoint
+from tally.batch import restate
 from tally.catalog.ranges import Range, merge
+from tally.catalog.spec import Pipeline
+from tally.control import audits, seals
 from tally.lake import delta
+from tally.reconcile.audit import checks, doubted, kept
 
 FILE = "STRUCT<path: STRING, partitionValues: MAP<STRING, STRING>, dataChange: BOOLEAN>"
 EVER: list[Range] = [(-(1 << 60), 1 << 60)]
 DAY = re.compile(r"_date=(\d{4}-\d\d-\d\d)/")
+
+
+def audit_changed(spark: SparkSession, pipeline: Pipeline) -> list[Range]:
+    """Audit the windows of the days on which others changed the batch table since the last look; those now held.
+
+    It counts what is kept of the topics, too: a comparison comes more often than an audit.
+    """
+    kept.check(pipeline)
+    path, number = restate.path(pipeline), (pipeline.name, pipeline.version)
+    seen, now = audits.place(*number).seen_version, delta.version(path)
+    if now == seen:
+        return []
+    known = seals.meeting(*number, days(spark, path, seen, now))
+    # The seals first, then the table: rows that were restated in between are no longer those that a seal stands for.
+    held = doubted.hold(pipeline, checks.of_table(spark, pipeline, known, delta.version(path)))
+    failpoint("audit.before_seen")
+    audits.went_on(*number, seen_version=now)
+    return merge((seal.slot_start, seal.slot_end) for seal in held)
 
 
 def days(spark: SparkSession, path: str, seen: int, now: int) -> list[Range]:

@@ -10,21 +10,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from pyspark.sql import SparkSession
-
 from tally.base.duration import from_millis, instant, iso, parse_duration
 from tally.base.errors import TallyError
 from tally.base.failpoints import failpoint
 from tally.base.settings import settings
 from tally.batch import restate
 from tally.catalog.load import catalogue
-from tally.catalog.ranges import Range, aligned, merge
+from tally.catalog.ranges import Range, aligned
 from tally.catalog.spec import Pipeline
 from tally.control import audits, seals
 from tally.control.seals import Seal
 from tally.lake import delta, memory
 from tally.lake.session import session
-from tally.reconcile import checks, doubted, foreign, kept
+from tally.reconcile.audit import checks, doubted, kept
 
 # Slots in one pass of Spark: a digest of each comes back to the driver, some hundred bytes. A month of minutes.
 PART = 50_000
@@ -40,9 +38,7 @@ class Audit:
     windows: int = 0  # slots whose rows were held against their seal
     stated_again: int = 0  # of these, slots whose rows were worked out from the archive again
     faults: checks.Faults = field(default_factory=dict)
-    not_kept: list[str] = field(
-        default_factory=list
-    )  # topics whose tables hold other numbers of rows than were ingested
+    not_kept: list[str] = field(default_factory=list)  # topics that hold other numbers of rows than were ingested
     waiting: int = 0  # slots that this or an earlier audit holds
 
     @property
@@ -87,14 +83,14 @@ def audit(name: str, start: str | None = None, end: str | None = None, *, deep: 
     if (start is None) != (end is None):
         raise TallyError("half a range", pipeline=name, field="--from/--to", cure="give both, or neither for all")
     if start is None or end is None:
-        done = Audit(pipeline=name, version=pipeline.version, not_kept=kept.tell(pipeline))
-        for known in parts(pipeline, START):
-            done = looked_at(done, pipeline, known, known if deep else [], deep=deep)
-        return done if deep else part(pipeline, done)
+        done = Audit(pipeline=name, version=pipeline.version, not_kept=kept.check(pipeline))
+        for known in passes(pipeline, START):
+            done = hold_failing(done, pipeline, known, known if deep else [], deep=deep)
+        return done if deep else next_part(pipeline, done)
     wanted = aligned((instant(start, "--from"), instant(end, "--to")), pipeline)
     done = Audit(pipeline=name, version=pipeline.version)
-    for known in parts(pipeline, *wanted):
-        done = looked_at(done, pipeline, known, known, deep=deep)
+    for known in passes(pipeline, *wanted):
+        done = hold_failing(done, pipeline, known, known, deep=deep)
     return done
 
 
@@ -102,10 +98,12 @@ def audit(name: str, start: str | None = None, end: str | None = None, *, deep: 
 def rolling(name: str) -> Audit:
     """Audit the next part of a pipeline's windows: with one a day, all in the time that the setting gives."""
     pipeline = catalogue().pipeline(name)
-    return part(pipeline, Audit(pipeline=name, version=pipeline.version, not_kept=kept.tell(pipeline)), table=True)
+    return next_part(
+        pipeline, Audit(pipeline=name, version=pipeline.version, not_kept=kept.check(pipeline)), table=True
+    )
 
 
-def part(pipeline: Pipeline, done: Audit, *, table: bool = False) -> Audit:
+def next_part(pipeline: Pipeline, done: Audit, *, table: bool = False) -> Audit:
     """State the next part again, and remember where it ended; a part that was cut short is begun again."""
     number, total = (pipeline.name, pipeline.version), seals.counts(pipeline.name, pipeline.version)
     days = max(1, parse_duration(settings().audit_within, field="TALLY_AUDIT_WITHIN") // timedelta(days=1))
@@ -113,7 +111,7 @@ def part(pipeline: Pipeline, done: Audit, *, table: bool = False) -> Audit:
     known = seals.following(*number, audits.place(*number).slot, share) or seals.following(*number, START, share)
     for at in range(0, len(known), PART):
         some = known[at : at + PART]
-        done = looked_at(done, pipeline, some if table else [], some)
+        done = hold_failing(done, pipeline, some if table else [], some)
     failpoint("audit.before_place")
     reached = known[-1].slot_end if known else START
     more = seals.following(*number, reached, 1)
@@ -121,14 +119,14 @@ def part(pipeline: Pipeline, done: Audit, *, table: bool = False) -> Audit:
     return done
 
 
-def parts(pipeline: Pipeline, start: int, end: int | None = None) -> Iterator[list[Seal]]:
+def passes(pipeline: Pipeline, start: int, end: int | None = None) -> Iterator[list[Seal]]:
     """The sealed slots that start in a range, so many at a time as one pass takes."""
     while known := seals.following(pipeline.name, pipeline.version, start, PART, end):
         yield known
         start = known[-1].slot_end
 
 
-def looked_at(
+def hold_failing(
     done: Audit, pipeline: Pipeline, table: Sequence[Seal], archive: Sequence[Seal], *, deep: bool = False
 ) -> Audit:
     """Hold slots against the table, and others against the archive; those that fail are held from here on."""
@@ -146,21 +144,3 @@ def looked_at(
     done.faults |= {seal: found[seal] for seal in held}
     done.waiting = len(seals.doubted(pipeline.name, pipeline.version))
     return done
-
-
-def after_others(spark: SparkSession, pipeline: Pipeline) -> list[Range]:
-    """Audit the windows of the days on which others changed the batch table since the last look; those now held.
-
-    It counts what is kept of the topics, too: a comparison comes more often than an audit.
-    """
-    kept.tell(pipeline)
-    path, number = restate.path(pipeline), (pipeline.name, pipeline.version)
-    seen, now = audits.place(*number).seen_version, delta.version(path)
-    if now == seen:
-        return []
-    known = seals.meeting(*number, foreign.days(spark, path, seen, now))
-    # The seals first, then the table: rows that were restated in between are no longer those that a seal stands for.
-    held = doubted.hold(pipeline, checks.of_table(spark, pipeline, known, delta.version(path)))
-    failpoint("audit.before_seen")
-    audits.went_on(*number, seen_version=now)
-    return merge((seal.slot_start, seal.slot_end) for seal in held)

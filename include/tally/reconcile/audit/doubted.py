@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 from tally.base.duration import from_millis, iso
 from tally.base.failpoints import failpoint
@@ -14,6 +13,7 @@ from tally.control import incidents, seals
 from tally.control.seals import Seal
 from tally.control.store import now_ms
 from tally.host import lock
+from tally.reconcile.comparison import Comparison
 
 CAUSE = "a sealed window failed its audit"
 SHOWN = 5  # ranges that an incident names
@@ -22,10 +22,10 @@ SHOWN = 5  # ranges that an incident names
 def hold(pipeline: Pipeline, found: Mapping[Seal, str]) -> list[Seal]:
     """Hold the slots whose seals are still those that were audited; idempotent by slot.
 
-    All that audits hold is told of, this one's and what an earlier one was killed before it told of.
+    All that audits hold is reported, this one's and what an earlier one was killed before it reported.
     """
     held = marked(pipeline, found) if found else []
-    tell(pipeline.name, pipeline.version)
+    report(pipeline.name, pipeline.version)
     return held
 
 
@@ -41,7 +41,7 @@ def marked(pipeline: Pipeline, found: Mapping[Seal, str]) -> list[Seal]:
     return mine
 
 
-def tell(pipeline: str, version: str) -> None:
+def report(pipeline: str, version: str) -> None:
     """Open the incident of all slots that audits hold, or add to it."""
     found = seals.doubted(pipeline, version)
     if not found:
@@ -62,15 +62,15 @@ def by_fault(found: Mapping[Seal, str]) -> Iterator[tuple[str, Range]]:
 
 
 def settle(pipeline: str, version: str) -> None:
-    """Close the incident once every slot that it told of was restated and judged again."""
+    """Close the incident once every slot that it names was restated and judged again."""
     if not seals.doubted(pipeline, version):
         incidents.close(pipeline, CAUSE, done="restated, and judged again")
 
 
-def waiting(row: Mapping[str, Any]) -> list[int]:
+def waiting(compared: Comparison) -> list[int]:
     """The slots of a comparison that an audit holds and that were not restated since: what is equal proves nothing."""
-    mine = {slot["start"] for slot in row["slots"]}
-    found = seals.doubted(str(row["pipeline"]), str(row["version"]))
+    mine = {slot.start for slot in compared.slots}
+    found = seals.doubted(compared.pipeline, compared.version)
     return [seal.slot_start for seal in found if seal.state == "held" and seal.slot_start in mine]
 
 

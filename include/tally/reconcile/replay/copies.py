@@ -16,8 +16,8 @@ from tally.base.duration import millis
 from tally.catalog.ranges import Range, merge
 from tally.catalog.spec import Topic
 from tally.lake import delta
-from tally.reconcile import fate
 from tally.reconcile.cut import Cut
+from tally.reconcile.replay import fate
 from tally.sources import archive
 from tally.sources.columns import columns
 

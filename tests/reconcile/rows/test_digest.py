@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tally.reconcile.digest import GRID, PARTED, TEXTS, Digest, alike, row_hash, same
+from tally.reconcile.rows.digest import GRID, PARTED, TEXTS, Digest, alike, row_hash, same
 
 
 def text(spark: SparkSession, values: list[float]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 from reconcile.comparisons import STEP, T0, use_home
 
 from tally.base.errors import TallyError
@@ -18,9 +18,9 @@ from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.control import audits, incidents, seals
 from tally.control.seals import Seal
-from tally.reconcile import audit as auditing
-from tally.reconcile import checks, doubted
-from tally.reconcile.audit import audit, rolling
+from tally.reconcile.audit import audit as auditing
+from tally.reconcile.audit import checks, doubted
+from tally.reconcile.audit.audit import audit, rolling
 
 NAME = "vendor_trips"
 

@@ -18,7 +18,7 @@ from tally.sources import archive, redecode
 CAUSE = "a topic's records are not all kept"
 
 
-def tell(pipeline: Pipeline) -> list[str]:
+def check(pipeline: Pipeline) -> list[str]:
     """Open an incident where a topic's tables hold other numbers of rows than were ingested, close it where they do."""
     found = [fault for topic in pipeline.reads for fault in faults(topic)]
     if found:

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from tally.catalog.spec import Pipeline
-from tally.reconcile import rounding
-from tally.reconcile.digest import NOTHING, TEXTS, Digest, over_at, row_hash, slot_of
+from tally.reconcile.rows import rounding
+from tally.reconcile.rows.digest import NOTHING, TEXTS, Digest, over_at, row_hash, slot_of
 
 # The share of its size that may be rounding, and the size of what is summed in each floating measure.
 Limit = tuple[float, Sequence[float]]

@@ -12,10 +12,10 @@ from tally.catalog.ranges import Range
 from tally.catalog.spec import Pipeline, Topic
 from tally.kinds import kind_of
 from tally.kinds.fates import accepted
-from tally.reconcile import copies, fate
 from tally.reconcile.cut import Cut, Offsets
-from tally.reconcile.digest import row_hash
-from tally.reconcile.filtered import with_filtered
+from tally.reconcile.replay import copies, fate
+from tally.reconcile.replay.filtered import with_filtered
+from tally.reconcile.rows.digest import row_hash
 from tally.sources.archived import archived
 from tally.sources.ranged import in_ranges
 

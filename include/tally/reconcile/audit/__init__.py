@@ -1,0 +1,1 @@
+"""Holds sealed windows against their seals again, and holds those that fail."""
