@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from bench import archive, freshness, idle, imports, log, month, proof, scattered, supervision
+from bench import archive, freshness, hops, idle, imports, log, month, proof, scattered, supervision
 
 MEASUREMENTS = {
     "proof": proof.measure,
@@ -18,6 +18,7 @@ MEASUREMENTS = {
     "supervision": supervision.measure,
     "idle": idle.measure,
     "imports": imports.measure,
+    "hops": hops.measure,
 }
 
 

@@ -56,14 +56,15 @@ def archived(spark: Any, home: Path, lake: str, *, keep: bool) -> dict[str, Any]
 def looked_at(spark: Any, hour: tuple[int, int]) -> dict[str, Any]:
     """The last archive verified, by an hour and whole, and decoded again because the skew changed."""
     from tally.catalog.load import catalogue
-    from tally.sources import manifest, redecode
+    from tally.sources import redecode
+    from tally.sources.witnesses import verification
 
     topic = catalogue().topic("rides")
     took: dict[str, Any] = {}
     for name, look in {
-        "verify_hour": lambda: manifest.verify(spark, topic, [hour]),
-        "verify_all": lambda: manifest.verify(spark, topic),
-        "verify_deep": lambda: manifest.verify(spark, topic, deep=True),
+        "verify_hour": lambda: verification.verify(spark, topic, [hour]),
+        "verify_all": lambda: verification.verify(spark, topic),
+        "verify_deep": lambda: verification.verify(spark, topic, deep=True),
     }.items():
         took[name], found = timed(spark, look)
         assert found == [], found

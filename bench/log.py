@@ -20,7 +20,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     """The same append with an empty log, with one of many old entries, and after the keeper has shortened it."""
     from tally.lake import tables
     from tally.lake.session import session
-    from tally.speed import log
+    from tally.speed.upkeep import short_log
 
     folder = Path(tempfile.mkdtemp(prefix="tally-bench-"))
     spark = session("bench-log")
@@ -28,7 +28,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
 
     def table(name: str) -> str:
         where = str(folder / name)
-        tables.make_table(spark, where, rows, log.PROPERTIES)
+        tables.make_table(spark, where, rows, short_log.PROPERTIES)
         return where
 
     def append(where: str) -> float:
@@ -46,7 +46,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
         grow(where, given.entries)
         long = append(where)
         began = time.monotonic()
-        log.shorten(where)
+        short_log.shorten(where)
         shortened = round(time.monotonic() - began, 1)
         return {"entries": given.entries, "append_short": short, "append_long": long, "shorten_seconds": shortened,
                 "append_shortened": append(where)}  # fmt: skip

@@ -9,7 +9,7 @@ import time
 
 def main() -> int:
     """Until the campaign is gone: nothing is left behind by one that was killed."""
-    from tally.supervise.act import act
+    from tally.supervise.ensure_driver import ensure_driver
     from tally.supervise.watch import LOOK_SECONDS, Watch
 
     parent, watch = os.getppid(), Watch()
@@ -17,7 +17,7 @@ def main() -> int:
         try:
             step = watch.turn()
             if step is not None and step.kind != "tell":
-                print(f"{time.strftime('%H:%M:%S')} {act()}", flush=True)
+                print(f"{time.strftime('%H:%M:%S')} {ensure_driver()}", flush=True)
         except Exception as error:  # whatever it is, a task would be tried again
             print(f"{time.strftime('%H:%M:%S')} {type(error).__name__}: {error}", flush=True)
         time.sleep(LOOK_SECONDS)

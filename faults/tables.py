@@ -50,7 +50,8 @@ def look(name: str, found: dict[str, Any], said: str = "") -> Seen:
     from tally.catalog.load import catalogue
     from tally.control import incidents
     from tally.lake import delta
-    from tally.speed import commit, fold
+    from tally.speed import commit
+    from tally.speed.upkeep import fold
 
     pipeline = catalogue().pipeline(name)
     seen = Seen(name, found=found)
@@ -104,7 +105,8 @@ def batches(name: str) -> list[Batch]:
     """
     from tally.catalog.load import catalogue
     from tally.lake import delta
-    from tally.speed import commit, past
+    from tally.speed import commit
+    from tally.speed.upkeep import ledger_table
 
     topic = SHAPES[name].topic
     found = []
@@ -116,7 +118,7 @@ def batches(name: str) -> list[Batch]:
             place = {"generation": words["generation"], "batch": words["batch"], "version": entry.version}
             found.append(Batch(ranges=ranges, **place, **marks))
     known = {(batch.generation, batch.batch) for batch in found}
-    for kept in past.entries(catalogue().pipeline(name)):
+    for kept in ledger_table.entries(catalogue().pipeline(name)):
         if (kept.generation, kept.batch) not in known:
             marks = {"late_watermark": kept.late_watermark, "watermark": kept.watermark}
             place = {"generation": kept.generation, "batch": kept.batch, "version": kept.delta_version}

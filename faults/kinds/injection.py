@@ -93,13 +93,13 @@ def injected(run: Run) -> None:
         api = Api(running.url, airflow.request(f"{running.url}/auth/token", None, "")["access_token"])
         if not until(lambda: all(api.ask(f"/api/v2/dags/{dag}")[0] == 200 for dag in GOOD), DAGS_SECONDS, 1.0):
             run.broken("I6", "Airflow does not list the DAGs")
-        before = streams.wishes()
+        before = streams.desired_states()
         answers = (
             refused_by_the_form(run, api, canary) + refused_as_bodies(run, api) + refused_as_names(run, api, canary)
         )
         failed = no_such_field(run, api) + accepted_names(run, api, canary)
-        if streams.wishes() != before:
-            run.broken("I6", f"a wish was changed: {streams.wishes()}")
+        if streams.desired_states() != before:
+            run.broken("I6", f"a wish was changed: {streams.desired_states()}")
         kept = reasons(run, api, canary)
         if canary.exists():
             run.broken("I6", f"a command was run: {canary.read_text()}")

@@ -21,7 +21,12 @@ from tally.embedded import airflow
 from tally.host import driver_files, process
 
 RACES = 100
-ACT = "import time; time.sleep(max(0, {at} - time.time())); from tally.supervise.act import act; print(act())"
+ACT = """
+import time
+time.sleep(max(0, {at} - time.time()))
+from tally.supervise.ensure_driver import ensure_driver
+print(ensure_driver())
+"""
 PARTS = ("scheduler", "triggerer", "api", "dag-processor")
 # The slow clock of the streams DAG comes every five minutes, and a driver then needs half a one.
 CLOCK_SECONDS = 400.0

@@ -88,10 +88,11 @@ def test_a_declaration_that_would_not_tell_rows_apart_is_refused_on_load(
     assert fault.where and fault.where.startswith(line_of(tmp_path, "@pipeline(").rsplit(":", 1)[0])
 
 
+@pytest.mark.parametrize("body", ["rides.select('*')", 'rides.select("window", F.col("id").alias("zone"), "fare")'])
 def test_a_window_whose_function_aggregates_nothing_is_refused_with_both_cures(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, body: str
 ) -> None:
-    error = refused(spark, write(tmp_path, body="rides.select('*')"))
+    error = refused(spark, write(tmp_path, body=body))
     assert "several rows of one key" in error.message
     assert 'groupBy("window", "zone")' in (error.cure or "") and "events(" in (error.cure or "")
 

@@ -99,7 +99,7 @@ def nothing_starts(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for place in (
         "tally.jobs.batch.session", "tally.reconcile.compare.session", "tally.speed.driver.Driver.run",
         "tally.demo.run.Demo", "tally.demo.produce.Sender",
-        "tally.supervise.wishes.start_anew",
+        "tally.supervise.desired_state.start_anew",
     ):  # fmt: skip
         monkeypatch.setattr(place, kept)
     yield

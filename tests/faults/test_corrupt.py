@@ -27,7 +27,7 @@ from tally.cli import app
 from tally.control import incidents, streams
 from tally.host import lock
 from tally.sources import kafka
-from tally.speed import agree
+from tally.speed.start import agreement, stored_state
 
 HOLDER = """
 import pathlib, sys
@@ -144,7 +144,7 @@ def test_a_rebuild_waits_for_no_writer_and_says_how_to_stop_it(copy: World, caps
 def test_a_rebuild_that_dies_is_done_again(copy: World, failpoint: str) -> None:
     if failpoint.endswith("folder"):
         killed(failpoint, "rebuild", NAME)
-        assert agree.look(copy.pipeline(NAME)).fresh == failpoint.startswith("rebuild.after")
+        assert stored_state.read(copy.pipeline(NAME)).fresh == failpoint.startswith("rebuild.after")
     else:
         rebuilt()
         killed(failpoint, "stream", NAME, "--until-caught-up")
@@ -318,7 +318,7 @@ def test_partitions_that_are_added_while_the_stream_runs_are_read(own: World) ->
         running.send_signal(signal.SIGTERM)
         running.wait(60)
     assert set(harmed.newest(own).ends(topic)) == set(range(6))
-    assert [one for one in agree.findings(agree.look(own.pipeline(NAME))) if not one.good] == []
+    assert [one for one in agreement.findings(stored_state.read(own.pipeline(NAME))) if not one.good] == []
     check_stream(own)
     own.batch(NAME)
     found = reconcile(own)

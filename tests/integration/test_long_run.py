@@ -23,9 +23,9 @@ from tally.lake import delta, tables
 from tally.reconcile import cut as cuts
 from tally.reconcile.compare import ranges_of
 from tally.reconcile.replay import replay
-from tally.speed import commit, keeper, log, past
-from tally.speed.fold import FILES_WORTH_A_FOLD, newest_rows, trimmed_days
-from tally.speed.keeper import Keeper
+from tally.speed.upkeep import keeper, ledger_table, short_log
+from tally.speed.upkeep.fold import FILES_WORTH_A_FOLD, newest_rows, trimmed_days
+from tally.speed.upkeep.keeper import Keeper
 
 HOUR = 3600
 
@@ -106,8 +106,8 @@ def test_only_the_needed_part_of_the_ledger_is_read(
 def test_days_that_are_about_to_be_trimmed_are_still_read(world: World, name: str, spark: SparkSession) -> None:
     """Killed between the word and the deed of a trim: the rows are there, and nothing stands in for them."""
     pipeline = world.pipeline(name)
-    past.will_trim(spark, pipeline, [from_millis(T0).date()])
-    assert past.trimmed(pipeline) == [from_millis(T0).date()]
+    ledger_table.will_trim(spark, pipeline, [from_millis(T0).date()])
+    assert ledger_table.trimmed(pipeline) == [from_millis(T0).date()]
     assert trimmed_days(pipeline, DeltaTable(world.path("speed", name)).version()) == []
 
 
@@ -120,7 +120,7 @@ def test_where_the_log_no_longer_knows_the_cut_closed_windows_are_compared(
     late = worlds.flush(world.prefix, after=200 * MINUTE)
     world.produce(late)
     world.stream(name)
-    monkeypatch.setattr(log, "KEPT_MS", 0)
+    monkeypatch.setattr(short_log, "KEPT_MS", 0)
     pipeline = world.pipeline(name)
     cut = cuts.find(pipeline, "window", filters=False)
     assert (cut.last, cut.travels) == (cut_at, False)
@@ -162,10 +162,10 @@ def test_a_table_of_an_older_make_gets_the_short_log(
 ) -> None:
     where = str(tmp_path / "older")
     spark.sql(f"CREATE TABLE delta.`{where}` (a INT) USING delta TBLPROPERTIES ('delta.checkpointInterval' = '100')")
-    tables.set_properties(spark, where, log.PROPERTIES)
+    tables.set_properties(spark, where, short_log.PROPERTIES)
     found = DeltaTable(where)
-    assert log.PROPERTIES.items() <= found.metadata().configuration.items()
-    tables.set_properties(spark, where, log.PROPERTIES)
+    assert short_log.PROPERTIES.items() <= found.metadata().configuration.items()
+    tables.set_properties(spark, where, short_log.PROPERTIES)
     assert DeltaTable(where).version() == found.version()
 
 
@@ -179,10 +179,10 @@ def test_an_old_log_is_dropped_and_the_ledger_is_made_again_from_what_was_kept(
     keeper.tidy(spark, pipeline)
     assert entries(path) <= 2, "the newest commit, and perhaps a fold"
     assert world.table("speed", name) == rows == newest_by_spark(spark, world, name)
-    assert past.entries(pipeline) == before
+    assert ledger_table.entries(pipeline) == before
     keeper.tidy(spark, pipeline)
-    assert past.entries(pipeline) == before, "nothing is kept twice"
+    assert ledger_table.entries(pipeline) == before, "nothing is kept twice"
     monkeypatch.setenv("TALLY_CONTROL", f"sqlite:///{tmp_path / 'new.db'}")
     assert world.ledger(name) == []
-    assert commit.repair_ledger(pipeline) == len(before)
+    assert ledger_table.repair(pipeline) == len(before)
     assert world.ledger(name) == before

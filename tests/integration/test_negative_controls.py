@@ -19,7 +19,8 @@ from tally.base.duration import from_millis, iso
 from tally.base.errors import AnswerIsNo
 from tally.control import incidents, seals
 from tally.reconcile.judge import STREAM_FAULTS
-from tally.speed import agree, checkpoint
+from tally.speed import checkpoint
+from tally.speed.start import agreement, stored_state
 
 NAME = "tumbling_u"
 Place = tuple[int, int, int]
@@ -172,8 +173,8 @@ def test_offsets_that_the_stream_skipped_or_applied_twice_are_named_and_counted(
     made.stream()
     ends = shifted(made, name, by)
     with pytest.raises(AnswerIsNo, match="another history"):
-        agree.ensure(made.pipeline(name))
-    monkeypatch.setattr(agree, "ensure", agree.look)  # so that a stream goes on which would refuse to
+        agreement.ensure(made.pipeline(name))
+    monkeypatch.setattr(agreement, "ensure", stored_state.read)  # so that a stream goes on which would refuse to
     made.produce(records[50:] + worlds.flush(made.prefix))
     made.stream()
     made.batch(name)

@@ -28,7 +28,7 @@ from tally.control.tables import beginnings as kept
 from tally.jobs.batch import batch
 from tally.jobs.reconcile import reconcile as reconciled
 from tally.lake import delta
-from tally.sources import unarchived
+from tally.sources import beginning
 
 GONE = 12  # records of each partition that retention ate
 
@@ -180,7 +180,7 @@ def test_windows_that_only_a_stream_read_whole_are_not_sealed_either(
     assert {state for slot, state in states.items() if slot < begun} == {"partial", "held"}
     assert {state for slot, state in states.items() if slot >= begun} == {"sealed"}
     assert sealed_is_true(world, name, served(name)) > 5
-    assert unarchived.CAUSE in {row["cause"] for row in incidents.opened(name)}
+    assert beginning.NEVER_ARCHIVED in {row["cause"] for row in incidents.opened(name)}
 
 
 LIVE = """

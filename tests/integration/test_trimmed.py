@@ -18,8 +18,8 @@ from tally.base.errors import AnswerIsNo
 from tally.base.settings import settings
 from tally.control import seals
 from tally.reconcile.audit.audit import audit
-from tally.speed import past
-from tally.speed.fold import trim
+from tally.speed.upkeep import ledger_table
+from tally.speed.upkeep.fold import trim
 
 TRIMMED_DAY = datetime.fromtimestamp(T0 / 1000, UTC).date()
 
@@ -45,7 +45,7 @@ def trimmed(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathF
         assert trim(spark, made.pipeline(name)) == 1
         left = made.table("speed", name)
         assert left == {place: row for place, row in before.items() if place[0] >= T0 + 20 * 60 * MINUTE}
-        assert past.trimmed(made.pipeline(name)) == [TRIMMED_DAY]
+        assert ledger_table.trimmed(made.pipeline(name)) == [TRIMMED_DAY]
         assert trim(spark, made.pipeline(name)) == 0, "there is nothing left to trim"
         yield made
 

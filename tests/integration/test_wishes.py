@@ -16,10 +16,11 @@ from tally.base.errors import AnswerIsNo, StreamFailed
 from tally.control import incidents, streams
 from tally.control.store import now_ms
 from tally.host import driver_files, lock
-from tally.speed import hosted as hosting
 from tally.speed import query as queries
+from tally.speed import tries as trying
 from tally.speed.driver import Driver
-from tally.supervise import status, wishes
+from tally.speed.stream_runner import StreamRunner
+from tally.supervise import desired_state, status
 
 PLAIN, OTHER = "tumbling_u", "hopping"
 
@@ -28,7 +29,7 @@ PLAIN, OTHER = "tumbling_u", "hopping"
 def world(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TALLY_TRIGGER_SECONDS", "0.2")
-        patch.setattr(hosting, "FIRST_BACKOFF", 0.5)
+        patch.setattr(trying, "FIRST_BACKOFF", 0.5)
         made = worlds.make(tmp_path_factory.mktemp("wishes"), "wishes.", broker, patch, [PLAIN, OTHER])
         made.produce(worlds.story(5, 60, made.prefix))
         yield made
@@ -67,23 +68,23 @@ def table_lock(world: World, name: str) -> bool:
 def test_wishes_are_followed_one_stream_at_a_time(world: World, driver: Driver) -> None:
     until(lambda: len(world.ledger(PLAIN)) and len(world.ledger(OTHER)))
     until(lambda: running(PLAIN) and running(OTHER))
-    (one, other) = sorted(driver.hosted, key=lambda hosted: hosted.pipeline.name != PLAIN)
+    (one, other) = sorted(driver.runners, key=lambda runner: runner.pipeline.name != PLAIN)
     untouched = other.query
 
-    wishes.pause(PLAIN, by="ada", why="the broker moves")
+    desired_state.pause(PLAIN, by="ada", why="the broker moves")
     until(lambda: row(PLAIN)["state"] == "paused")
     found = status.diagnose(PLAIN)
     assert found.state == "paused" and "by ada" in found.reason and "the broker moves" in found.reason
     assert table_lock(world, PLAIN), "a paused stream keeps its table"
 
-    wishes.resume(PLAIN, by="ada", why="")
+    desired_state.resume(PLAIN, by="ada", why="")
     until(lambda: running(PLAIN))
     first = one.query
-    said = str(wishes.restart(PLAIN, by="ada", why="")).lower()
+    said = str(desired_state.restart(PLAIN, by="ada", why="")).lower()
     assert "begun anew" in said and "the other streams went on" in said
     until(lambda: one.query is not None and one.query is not first and one.query.isActive)
 
-    granted = wishes.stop(PLAIN, by="ada", why="the disk")
+    granted = desired_state.stop(PLAIN, by="ada", why="the disk")
     assert "nobody writes its table" in str(granted)
     assert not table_lock(world, PLAIN)
     assert status.diagnose(PLAIN).state == "stopped"
@@ -91,7 +92,7 @@ def test_wishes_are_followed_one_stream_at_a_time(world: World, driver: Driver) 
 
     before = len(world.ledger(PLAIN))
     world.produce(worlds.story(6, 20, world.prefix))
-    wishes.resume(PLAIN, by="ada", why="")
+    desired_state.resume(PLAIN, by="ada", why="")
     until(lambda: len(world.ledger(PLAIN)) > before)
     offsets = [batch.ranges for batch in world.ledger(PLAIN)]
     for earlier, later in pairwise(offsets):
@@ -102,11 +103,11 @@ def test_wishes_are_followed_one_stream_at_a_time(world: World, driver: Driver) 
 def test_a_driver_with_every_stream_stopped_ends(world: World, driver: Driver) -> None:
     until(lambda: running(PLAIN) and running(OTHER))
     for name in (PLAIN, OTHER):
-        wishes.stop(name, by="ada", why="")
+        desired_state.stop(name, by="ada", why="")
 
     until(lambda: not lock.is_held(driver_files.lock_path()))
     for name in (PLAIN, OTHER):
-        wishes.resume(name, by="ada", why="")
+        desired_state.resume(name, by="ada", why="")
 
 
 def test_a_query_that_fails_is_tried_alone_and_the_next_driver_knows_how_often(
@@ -131,13 +132,13 @@ def test_a_query_that_fails_is_tried_alone_and_the_next_driver_knows_how_often(
     assert incident["times"] >= 3
 
     streams.show(PLAIN, failures=6, retry_at=now_ms() + 40_000)
-    heir = hosting.Hosted(driver, world.pipeline(PLAIN))
-    assert heir.failures == 6 and 35 < heir.retry_at - time.monotonic() <= 40
+    heir = StreamRunner(driver, world.pipeline(PLAIN))
+    assert heir.tries.failures == 6 and 35 < heir.tries.retry_at - time.monotonic() <= 40
 
     monkeypatch.setattr(queries, "start", start)
     before = len(world.ledger(PLAIN))
     world.produce(worlds.story(7, 10, world.prefix))
-    wishes.restart(PLAIN, by="ada", why="made room")
+    desired_state.restart(PLAIN, by="ada", why="made room")
     until(lambda: len(world.ledger(PLAIN)) > before)
     until(lambda: not incidents.opened(PLAIN))
     assert row(PLAIN)["failures"] == 0
@@ -158,11 +159,11 @@ def test_what_tally_refuses_is_given_up_with_its_cure(
         until(lambda: row(PLAIN)["state"] == "gave_up")
         tries = row(PLAIN)["failures"]
         time.sleep(2.5)
-        assert row(PLAIN)["failures"] == tries == hosting.REFUSALS, "it is not tried for ever"
+        assert row(PLAIN)["failures"] == tries == trying.REFUSALS, "it is not tried for ever"
     found = status.diagnose(PLAIN)
     assert found.state == "failed" and "the checkpoint is gone" in found.reason
     assert f"tally doctor {PLAIN}" in found.next_step
-    wishes.restart(PLAIN, by="ada", why="mended")
+    desired_state.restart(PLAIN, by="ada", why="mended")
     until(lambda: running(PLAIN))
 
 
@@ -175,7 +176,7 @@ def test_a_changed_definition_is_outdated_until_it_is_restarted(world: World, dr
     assert new != old
     found = status.diagnose(OTHER)
     assert found.state == "outdated" and old in found.reason and new in found.reason
-    wishes.restart(OTHER, by="ada", why="twice the total")
+    desired_state.restart(OTHER, by="ada", why="twice the total")
     until(lambda: len(world.ledger(OTHER)) > 0 and running(OTHER))
     assert status.diagnose(OTHER).state in ("healthy", "idle", "starting", "catching_up")
     assert row(OTHER)["version"] == new

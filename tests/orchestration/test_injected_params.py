@@ -52,7 +52,7 @@ def nothing_runs(home: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return lambda pipeline, *, by, why: asked.append((action, pipeline, why))
 
     stand_in = SimpleNamespace(**{action: of(action) for action in ("pause", "resume", "restart", "stop")})
-    monkeypatch.setitem(sys.modules, "tally.supervise.wishes", stand_in)
+    monkeypatch.setitem(sys.modules, "tally.supervise.desired_state", stand_in)
     monkeypatch.setattr("tally.backfill.coverage.retained_ranges", lambda topic: {})
     for module in ("tally.jobs.batch", "tally.reconcile.compare"):
         monkeypatch.setattr(f"{module}.session", no_session)

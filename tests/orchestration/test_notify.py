@@ -10,7 +10,7 @@ from airflow.sdk import BaseNotifier
 
 from tally.control import incidents
 from tally.orchestration.notify import notifiers
-from tally.supervise.tell import tell
+from tally.supervise.send_notices import send_notices
 
 
 class Pager(BaseNotifier):  # type: ignore[misc]
@@ -64,14 +64,14 @@ def test_each_incident_is_said_in_its_own_words(name: str, words: list[str], mon
     named(monkeypatch, name)
     incidents.report("trips", "failed", "no disk", cure="make room")
     incidents.report("zones", "lost", "[3, 7)", cure="rebuild")
-    assert tell(notifiers()) == ["told people of 2 of 2 incidents"]
+    assert send_notices(notifiers()) == ["told people of 2 of 2 incidents"]
     assert Pager.said == words
 
 
 def test_one_that_fails_or_is_not_there_takes_nothing_from_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     named(monkeypatch, "Broken", "Missing", "pytest", "Pager")
     incidents.report("trips", "failed", "no disk")
-    summary, *failures = tell(notifiers())
+    summary, *failures = send_notices(notifiers())
     assert summary == "told people of 0 of 1 incidents"
     assert [line.split(" failed")[0].rpartition(".")[2] for line in failures] == ["Broken", "Missing", "pytest"]
     broken, missing, module = failures
@@ -80,7 +80,7 @@ def test_one_that_fails_or_is_not_there_takes_nothing_from_the_others(monkeypatc
     assert "no notifier" in module
     assert Pager.said == ["open: failed of trips"]
     named(monkeypatch, "Pager")
-    assert tell(notifiers()) == ["told people of 1 of 1 incidents"]
+    assert send_notices(notifiers()) == ["told people of 1 of 1 incidents"]
     assert len(Pager.said) == 1
 
 

@@ -117,7 +117,7 @@ def wishes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str, str]]:
         return lambda pipeline, *, by, why: asked.append((action, pipeline, by, why))
 
     stand_in = SimpleNamespace(**{action: of(action) for action in ("pause", "resume", "restart", "stop")})
-    monkeypatch.setitem(sys.modules, "tally.supervise.wishes", stand_in)
+    monkeypatch.setitem(sys.modules, "tally.supervise.desired_state", stand_in)
     return asked
 
 
@@ -177,7 +177,7 @@ def test_without_a_watcher_the_clocks_run_waits_for_a_start_that_is_due_soon(
     """Its next run comes in five minutes: a driver that may start in two seconds would lie dead until then."""
     from tally.control import streams
     from tally.control.store import now_ms
-    from tally.supervise import act as acting
+    from tally.supervise import ensure_driver as acting
 
     streams.launching("tally", "here", "local", "log")
     streams.died("tally", 3, now_ms() + 1_500, "no space left")
@@ -191,7 +191,7 @@ def test_without_a_watcher_the_clocks_run_waits_for_a_start_that_is_due_soon(
 def test_with_a_watcher_it_leaves_that_to_the_watchers_next_order(monkeypatch: pytest.MonkeyPatch) -> None:
     from tally.control import streams
     from tally.control.store import now_ms
-    from tally.supervise import act as acting
+    from tally.supervise import ensure_driver as acting
     from tally.supervise.watch import sign
 
     streams.launching("tally", "here", "local", "log")

@@ -94,15 +94,15 @@ def test_a_seal_that_changes_meanwhile_is_looked_at_again(monkeypatch: pytest.Mo
     case.seals = []
     lay(case, by_delta_rs)
     opened, sealed = [], [seal(case.pipeline, row["window_start"], "sealed", 2) for row in case.batch]
-    real = reader.open_half
+    real = reader.open_snapshot
 
     def open_and_seal(layer: str, pipeline: object) -> object:
         opened.append(layer)
-        half = real(layer, pipeline)
+        snapshot = real(layer, pipeline)
         seals.write(sealed)
-        return half
+        return snapshot
 
-    monkeypatch.setattr(reader, "open_half", open_and_seal)
+    monkeypatch.setattr(reader, "open_snapshot", open_and_seal)
     states = {row["state"] for row in read(case.pipeline, layer="batch").to_pylist()}
     assert states == {"sealed"}
     assert opened == ["speed", "batch"] * 2

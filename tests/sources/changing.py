@@ -25,8 +25,10 @@ from tally.base.settings import settings
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Topic
 from tally.control import runs
-from tally.sources import account, archive, contract, manifest
+from tally.sources import archive
 from tally.sources.ingest import ingest
+from tally.sources.records import contract
+from tally.sources.witnesses import commit_copies, verification
 
 MINUTE = 60_000
 T0 = worlds.T0
@@ -149,10 +151,10 @@ def check(spark: SparkSession, topic: Topic) -> None:
     """Each record is in one place, the manifests hold, and the counts by ingest are those of the rows."""
     kept, not_kept = archived(spark, topic), refused(spark, topic)
     assert sorted([*map(str, kept), *not_kept]) == ["1", "2", "3", "4", "5", "6"]
-    assert manifest.verify(spark, topic, deep=True) == []
+    assert verification.verify(spark, topic, deep=True) == []
     history = runs.ingest_history(topic.name)
     assert [row["archived"] for row in history] == [sum(i <= 3 for i in kept), sum(i > 3 for i in kept)]
     assert [sum(row["quarantined"].values()) + row["archived"] for row in history] == [3, 3]
     before = runs.ingest_history(topic.name)
-    account.repair(topic, whole=True)
+    commit_copies.repair(topic, whole=True)
     assert runs.ingest_history(topic.name) == before, "the words are the truth"

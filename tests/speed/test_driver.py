@@ -13,9 +13,9 @@ from tally.base.errors import DataLost, StreamFailed
 from tally.control import incidents, streams
 from tally.lake import memory, session
 from tally.speed import driver as drivers
-from tally.speed import query as queries
 from tally.speed.driver import Driver
 from tally.speed.refusal import as_refusal, diagnosed
+from tally.speed.start import agreement
 
 
 @dataclass
@@ -46,7 +46,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
 
 
 @pytest.mark.parametrize(
-    ("hosted", "over"),
+    ("runners", "over"),
     [
         ([Stream(moved=True), Stream(moved=True)], True),
         ([Stream(moved=True), Stream(moved=False, at_rest=True)], True),
@@ -54,11 +54,11 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Driver:
         ([Stream(moved=False, at_rest=True)], False),
     ],
 )
-def test_deaths_count_until_no_stream_is_where_drivers_died(driver: Driver, hosted: list[Stream], over: bool) -> None:
+def test_deaths_count_until_no_stream_is_where_drivers_died(driver: Driver, runners: list[Stream], over: bool) -> None:
     streams.register_driver("tally", "here", 1, 0.0, "log")
     streams.died("tally", 3, 0, "out of memory")
     incidents.report("", "driver died", "out of memory")
-    driver.hosted = hosted  # type: ignore[assignment]
+    driver.runners = runners  # type: ignore[assignment]
     driver.outlive()
     found = streams.driver("tally")
     assert found is not None and found["deaths"] == (0 if over else 3)
@@ -115,7 +115,7 @@ def test_looking_for_the_cause_of_one_failure_does_not_end_the_others(
         def look(*_: object) -> None:
             raise raised
 
-        monkeypatch.setattr(queries, "check_sources", look)
+        monkeypatch.setattr(agreement, "check_topics", look)
         return diagnosed(error, Named()).message  # type: ignore[arg-type]
 
     assert found(DataLost("records are gone", pipeline="demand")) == "records are gone"
@@ -132,8 +132,8 @@ def test_a_store_that_does_not_answer_as_new_pipelines_are_looked_for_ends_nothi
     with monkeypatch.context() as away:
         away.setattr(streams, "wanted", refuse)
         driver.take_new()
-        assert driver.hosted == []
+        assert driver.runners == []
     driver.take_new()
-    assert [hosted.pipeline.name for hosted in driver.hosted] == ["demand"]
+    assert [runner.pipeline.name for runner in driver.runners] == ["demand"]
     driver.take_new()
-    assert len(driver.hosted) == 1
+    assert len(driver.runners) == 1

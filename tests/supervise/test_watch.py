@@ -9,7 +9,7 @@ from stand_in import COMMAND, home, registered, silence
 
 from tally.control import incidents, streams
 from tally.supervise import policy
-from tally.supervise.act import act
+from tally.supervise.ensure_driver import ensure_driver
 from tally.supervise.watch import Watch, check_watcher
 
 __all__ = ["home"]
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("home")
 
 
 def test_the_watcher_measures_silence_on_its_own_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    act(command=COMMAND)
+    ensure_driver(command=COMMAND)
     registered()
     watch = Watch()
     silence(3_600)
@@ -41,7 +41,7 @@ def test_nobody_watching_is_an_incident_until_somebody_does() -> None:
 
 
 def test_an_incident_that_nobody_was_told_of_wakes_the_dag_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    act(command=COMMAND)
+    ensure_driver(command=COMMAND)
     registered()
     incidents.report("trips", "unexplained difference", "3 events")
     assert Watch().turn() is None, "nobody is to be told"
@@ -64,7 +64,7 @@ def test_an_order_that_nobody_follows_is_told_to_people_by_the_watcher_itself(mo
     assert told == [["nobody follows the watcher"]], "once"
     (incident,) = incidents.opened("")
     assert "no driver" in incident["evidence"] and "tally restart" in incident["cure"]
-    act(command=COMMAND)
+    ensure_driver(command=COMMAND)
     registered()
     watch.turn()
     assert incidents.opened("") == []

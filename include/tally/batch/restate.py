@@ -11,17 +11,15 @@ from pyspark.sql import DataFrame, SparkSession
 from tally.base.duration import from_millis
 from tally.base.failpoints import failpoint
 from tally.base.settings import settings
-from tally.batch import contradiction
-from tally.batch.restatement import Restatement, from_words
+from tally.batch.restatement import Restatement, check_words, from_words
 from tally.batch.touched import check_events, touched, wanted_of
 from tally.catalog.ranges import Range, aligned, merge, overlap, without
 from tally.catalog.spec import Pipeline
 from tally.control import seals
 from tally.host import lock
 from tally.kinds import kind_of
-from tally.lake import delta
+from tally.lake import delta, tables
 from tally.lake.session import jvm_pid
-from tally.lake.tables import make_table
 from tally.sources import redecode
 from tally.sources.archive import PROPERTIES
 from tally.sources.archived import archive_versions
@@ -40,7 +38,7 @@ def newest(pipeline: Pipeline) -> Restatement | None:
     found = [from_words(commit.words, commit.version) for commit in islice(of_kind, 2)]
     if not found:
         return None
-    contradiction.check(pipeline, found[0], found[1] if len(found) > 1 else None)
+    check_words(pipeline, found[0], found[1] if len(found) > 1 else None)
     return found[0]
 
 
@@ -93,7 +91,7 @@ def prepare_table(spark: SparkSession, pipeline: Pipeline) -> None:
     kind = kind_of(pipeline)
     shape = kind.flattened(pipeline.function(*kind.empty(spark))).schema
     empty = spark.createDataFrame([], shape).withColumn("_date", partition_date())
-    make_table(spark, path(pipeline), empty, PROPERTIES)
+    tables.make_table(spark, path(pipeline), empty, PROPERTIES)
 
 
 def replace(rows: DataFrame, where: str, ranges: Sequence[Range], words: str) -> None:
@@ -105,14 +103,7 @@ def replace(rows: DataFrame, where: str, ranges: Sequence[Range], words: str) ->
     if len(few) < len(merge(ranges)):
         table = in_ranges(rows.sparkSession.read.format("delta").load(where), "window_start", few)
         rows = rows.unionByName(not_in_ranges(table.drop("_date"), "window_start", ranges))
-    (
-        rows.withColumn("_date", partition_date())
-        .write.format("delta")
-        .mode("overwrite")
-        .option("replaceWhere", predicate(few))
-        .option("userMetadata", words)
-        .save(where)
-    )
+    tables.replace(rows.withColumn("_date", partition_date()), where, words, only=predicate(few))
 
 
 def predicate(ranges: Sequence[Range]) -> str:

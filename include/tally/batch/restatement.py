@@ -1,11 +1,19 @@
-"""What the newest restatement says of its batch table, as a value."""
+"""What the newest restatement says of its batch table, as a value; words that cannot be true are refused. No Spark.
+
+They decide which windows are stated, and which late events are: a false one would leave these out for ever.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tally.base.duration import from_millis, iso
+from tally.base.errors import AnswerIsNo
 from tally.catalog.ranges import Range, without
+from tally.catalog.spec import Pipeline
+from tally.control import runs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,3 +53,40 @@ def from_words(words: dict[str, Any], version: int) -> Restatement:
         ranges=[(a, b) for a, b in words["ranges"]],
         delta_version=version,
     )
+
+
+def check_words(pipeline: Pipeline, newest: Restatement, before: Restatement | None) -> None:
+    """Refuse a batch table whose newest words contradict themselves, the ones before, or the archive's."""
+    for fault in [*of_itself(newest, before), *of_archive(newest)]:
+        held = newest.covered or newest.ranges or (before.covered if before else [])
+        span = [iso(from_millis(edge)) for edge in (held[0][0], held[-1][1])] if held else ["T", "T"]
+        raise AnswerIsNo(
+            f"version {newest.delta_version} of its batch table says what cannot be: {fault}",
+            pipeline=pipeline.name,
+            cure=f"move batch/{pipeline.name}/{pipeline.version} aside, then "
+            f"tally backfill {pipeline.name} --from {span[0]} --to {span[1]}",
+        )
+
+
+def of_itself(newest: Restatement, before: Restatement | None) -> Iterator[str]:
+    """Windows that were stated and are not covered; events taken for stated that nobody looked at."""
+    for stated in (newest.ranges, before.covered if before else []):
+        for start, end in without(stated, newest.covered):
+            yield f"[{iso(from_millis(start))}, {iso(from_millis(end))}) was stated, and is not covered"
+    for topic, seq in newest.through.items():
+        if seq > newest.seen.get(topic, -1):
+            yield f"events of topic {topic} are stated through ingest {seq}, and seen up to {newest.seen.get(topic)}"
+
+
+def of_archive(newest: Restatement) -> Iterator[str]:
+    """Ingests that were not there, or that ended at other offsets."""
+    for topic, seq in newest.seen.items():
+        known = {row["seq"]: row for row in runs.ingest_history(topic)}
+        if not known:
+            continue  # a new control store: the next ingest copies them from the archive's own words
+        if seq > max(known):
+            yield f"topic {topic} is seen up to ingest {seq}, and the archive has {max(known)}"
+        elif seq in known:
+            ends = {int(partition): to for partition, (_, to) in known[seq]["ranges"].items()}
+            if newest.ends.get(topic) != ends:
+                yield f"ingest {seq} of topic {topic} ended at {newest.ends.get(topic)}, and the archive says {ends}"

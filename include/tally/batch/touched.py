@@ -11,10 +11,11 @@ from tally.base.duration import millis
 from tally.catalog.ranges import Range, events_of, merge, overlap, windows_of
 from tally.catalog.spec import Pipeline, Topic
 from tally.kinds import kind_of
-from tally.sources import manifest, redecode
+from tally.sources import redecode
 from tally.sources.archive import Ingest
 from tally.sources.archived import archived
 from tally.sources.ranged import in_ranges
+from tally.sources.witnesses import verification
 
 
 def touched(
@@ -81,7 +82,7 @@ def check(
     since: int = -1,
 ) -> None:
     """Hold what is read of the archive against its manifests: event times in the ranges, ingests since one."""
-    manifest.check(
+    verification.check(
         spark, topic, ranges, version=last.delta_version, seq=last.seq, since=since, places=["archive"],
         pipeline=pipeline.name,
     )  # fmt: skip

@@ -16,7 +16,7 @@ from tally.cli.output import Json, say, show
 if TYPE_CHECKING:
     from tally.base.errors import TallyError
     from tally.catalog.spec import Pipeline
-    from tally.speed.rebuild import Plan
+    from tally.speed.start.rebuild import Plan
 
 Chosen = Annotated[list[str] | None, typer.Argument(help="Which pipelines; none named: all.")]
 CaughtUp = Annotated[bool, typer.Option("--until-caught-up", help="End once all that Kafka holds now is read.")]
@@ -35,10 +35,10 @@ def stream(pipelines: Chosen = None, until_caught_up: CaughtUp = False, json: Js
     driver = Driver(pipelines or [], until_caught_up=until_caught_up)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: setattr(driver, "stopping", True))
-    chosen = [hosted.pipeline for hosted in driver.hosted]
+    chosen = [runner.pipeline for runner in driver.runners]
     before = {pipeline.name: ledger.applied(pipeline.name, pipeline.version) for pipeline in chosen}
     failed = driver.run()
-    found = [of_run(hosted.pipeline, before[hosted.pipeline.name], hosted.failed) for hosted in driver.hosted]
+    found = [of_run(runner.pipeline, before[runner.pipeline.name], runner.failed) for runner in driver.runners]
     document = {"app": driver.app, "ok": not failed, "pipelines": found}
     show(document, json, lambda: print_streams(found))
     if failed:
@@ -117,11 +117,11 @@ def stop(pipelines: Pipelines, why: Why = "", json: Json = False) -> None:
 def wish(action: str, names: list[str], why: str, json: bool) -> None:
     from tally.catalog.load import catalogue
     from tally.control.streams import check_reason
-    from tally.supervise import wishes
+    from tally.supervise import desired_state
 
     check_reason(why)
     known = [catalogue().pipeline(name).name for name in names]  # all of them, before any is touched
-    found = [getattr(wishes, action)(name, by=getpass.getuser(), why=why) for name in known]
+    found = [getattr(desired_state, action)(name, by=getpass.getuser(), why=why) for name in known]
 
     def lines() -> None:
         for one in found:
@@ -136,7 +136,7 @@ def rebuild(
     """Begin a stream anew from the offsets that Kafka still holds; sealed windows stay served from the batch."""
     from tally.catalog.load import catalogue
     from tally.control.streams import check_reason
-    from tally.speed import rebuild as rebuilding
+    from tally.speed.start import rebuild as rebuilding
 
     wanted = catalogue().pipeline(pipeline)
     check_reason(why)

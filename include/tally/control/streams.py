@@ -30,12 +30,6 @@ def stream(pipeline: str) -> dict[str, Any] | None:
     return dict(row._mapping) if row else None
 
 
-def every() -> dict[str, dict[str, Any]]:
-    """What was last written of each stream, by pipeline."""
-    with store().connect() as connection:
-        return {row.pipeline: dict(row._mapping) for row in connection.execute(sa.select(streams))}
-
-
 def launching(app: str, host: str, launcher: str, log: str) -> None:
     """Write, before it is spawned, that a driver is being launched; what is known of earlier deaths stays."""
     row = {
@@ -120,12 +114,12 @@ def want_anew(pipeline: str, *, by: str, why: str) -> int:
 
 def wanted(pipeline: str) -> dict[str, Any]:
     """The desired state of a stream; running where nobody said otherwise."""
-    return wishes().get(pipeline) or {
+    return desired_states().get(pipeline) or {
         "pipeline": pipeline, "state": "running", "by": "", "why": "", "at": 0, "restarts": 0,
     }  # fmt: skip
 
 
-def wishes() -> dict[str, dict[str, Any]]:
+def desired_states() -> dict[str, dict[str, Any]]:
     """The desired state of each stream of which somebody said one."""
     with store().connect() as connection:
         return {row.pipeline: dict(row._mapping) for row in connection.execute(sa.select(desired))}

@@ -166,7 +166,7 @@ class Demo:
     def keep_watch(self) -> None:
         while not self.stopping.is_set():
             try:
-                self.watch.look()
+                self.watch.renew()
                 self.note_firsts()
             except Exception as error:  # a screen that cannot look now looks again; it must not end the demo
                 self.watch.seen.trouble = str(error).splitlines()[0] if str(error) else type(error).__name__

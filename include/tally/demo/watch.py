@@ -41,7 +41,7 @@ class Watch:
         self._looks = 0
         self._truth = {topic: Truth(settings().home / "truth" / f"{topic}.csv") for topic in (RIDES, PAYMENTS)}
 
-    def look(self) -> None:
+    def renew(self) -> None:
         """Renew `seen`; what cannot be known now, such as offsets of a broker that is not up, stays as it was."""
         from tally.sources.kafka import end_offsets
         from tally.supervise.status import statuses

@@ -25,6 +25,17 @@ def set_properties(spark: SparkSession, path: str, wanted: dict[str, str]) -> No
         spark.sql(f"ALTER TABLE delta.`{path}` SET TBLPROPERTIES ({listed(changed)})")
 
 
+def append(rows: DataFrame, where: str, words: str, **options: str | int) -> None:
+    """Add rows to a table in one commit that says these words; the options are those of Delta's writer."""
+    rows.write.format("delta").mode("append").options(**options).option("userMetadata", words).save(where)
+
+
+def replace(rows: DataFrame, where: str, words: str, *, only: str = "", **options: str | int) -> None:
+    """Put rows in the place of all that a table holds, or of those that fulfil a condition, in one commit."""
+    chosen = {**options, "replaceWhere": only} if only else options
+    rows.write.format("delta").mode("overwrite").options(**chosen).option("userMetadata", words).save(where)
+
+
 def listed(properties: dict[str, str]) -> str:
     """Table properties as SQL has them."""
     return ", ".join(f"'{name}' = '{value}'" for name, value in properties.items())

@@ -15,7 +15,7 @@ from airflow.sdk import BaseNotifier, get_current_context
 
 from tally.base.errors import TallyError
 from tally.base.settings import settings
-from tally.supervise.tell import Send
+from tally.supervise.send_notices import Send
 
 
 def notifiers() -> dict[str, Send]:

@@ -40,22 +40,22 @@ def act() -> None:
 
     Without a watcher nobody orders again when a start that has to wait is due: the step waits for it.
     """
-    from tally.supervise.act import act as do
+    from tally.supervise.ensure_driver import ensure_driver
     from tally.supervise.policy import look
     from tally.supervise.watch import check_watcher, is_watched
 
     print(check_watcher())
-    print(do())
+    print(ensure_driver())
     seen = look()
     if not is_watched() and not seen.lives and seen.retry_in > 0:
         time.sleep(seen.retry_in / 1000 + 0.1)
-        print(do())
+        print(ensure_driver())
 
 
 def tell() -> None:
     """Say how each stream is, as `tally status` does, and tell people of incidents; a channel that fails is said."""
     from tally.orchestration.notify import notifiers
-    from tally.supervise.tell import tell as send
+    from tally.supervise.send_notices import send_notices
 
     trouble: list[Exception] = []
     for look in (say_states, judge_freshness):
@@ -63,7 +63,7 @@ def tell() -> None:
             look()
         except Exception as error:  # a catalogue that does not load keeps nobody from hearing of an incident
             trouble.append(error)
-    for line in send(notifiers()):
+    for line in send_notices(notifiers()):
         print(line)
     if trouble:
         raise trouble[0]
@@ -93,7 +93,7 @@ def wish(pipeline: str, action: str, why: str, by: str) -> None:
     name = known(pipeline).name
     with for_good():
         check_reason(why)
-    getattr(import_module("tally.supervise.wishes"), action)(name, by=by, why=why)
+    getattr(import_module("tally.supervise.desired_state"), action)(name, by=by, why=why)
     print(printable(f"{name}: {action}, by {by}" + (f": {why}" if why else "")))
 
 

@@ -43,7 +43,7 @@ class StreamsNeedAction(BaseEventTrigger):  # type: ignore[misc]
 def tell() -> None:
     """Tell people from here: the run that else does so does not come."""
     from tally.orchestration.notify import notifiers
-    from tally.supervise.tell import tell as send
+    from tally.supervise.send_notices import send_notices
 
-    for line in send(notifiers()):
+    for line in send_notices(notifiers()):
         log.warning("%s", line)

@@ -17,7 +17,8 @@ from tally.control.ledger import MicroBatch
 from tally.control.store import now_ms
 from tally.kinds.kind import History, LateRule
 from tally.lake import delta
-from tally.speed import commit, log
+from tally.speed import commit
+from tally.speed.upkeep import short_log
 
 Offsets = dict[str, dict[int, int]]
 
@@ -95,7 +96,7 @@ def find(pipeline: Pipeline, late_rule: LateRule, filters: bool) -> Cut:
             cure=f"tally batch {pipeline.name} --from T --to T, then reconcile again",
         )
     path = commit.path(pipeline)
-    travels = last.committed_at > now_ms() - log.KEPT_MS // 2
+    travels = last.committed_at > now_ms() - short_log.KEPT_MS // 2
     return Cut(
         pipeline=pipeline,
         batches=[last],

@@ -21,7 +21,7 @@ from tally.reconcile.rows.differences import Limit, Slot, by_slot, floating, mea
 from tally.reconcile.rows.made_of import MadeOf, measured
 from tally.sources.ranged import in_ranges
 from tally.speed import commit
-from tally.speed.fold import newest_rows
+from tally.speed.upkeep.fold import newest_rows
 
 
 @dataclass(frozen=True, kw_only=True)

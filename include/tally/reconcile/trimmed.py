@@ -23,7 +23,7 @@ from tally.reconcile.cut import Cut
 from tally.reconcile.replay import replay
 from tally.reconcile.rows.digest import NOTHING, alike, digests
 from tally.sources.archived import Until
-from tally.speed.fold import trimmed_days
+from tally.speed.upkeep.fold import trimmed_days
 
 EPOCH = date(1970, 1, 1)
 DAY = 86_400_000

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 
 from tally.base.duration import millis
 from tally.catalog.spec import Pipeline
-from tally.serving.halves import Half, Range, declared_columns, no_rows, open_half, quoted
 from tally.serving.state import (
     CLOSED,
-    LOOKS,
     OPEN,
     PARTIAL,
     WINDOW,
@@ -19,8 +17,9 @@ from tally.serving.state import (
     Layer,
     check_columns,
     check_request,
-    judged,
+    unmoved,
 )
+from tally.serving.table_snapshot import Range, declared_columns, no_rows, open_snapshot, quoted
 
 if TYPE_CHECKING:
     import duckdb
@@ -93,7 +92,7 @@ def rows(pipeline: Pipeline, from_ms: int | None = None, to_ms: int | None = Non
     import duckdb
 
     check_request(pipeline, from_ms, to_ms, layer)
-    slots, speed, batch = look(pipeline, from_ms, to_ms)
+    slots, speed, batch = unmoved(pipeline, from_ms, to_ms, lambda layer: open_snapshot(layer, pipeline))
     known = batch or speed
     columns = known.visible if known else declared_columns(pipeline)
     check_columns(pipeline, list(columns))
@@ -116,22 +115,6 @@ def rows(pipeline: Pipeline, from_ms: int | None = None, to_ms: int | None = Non
         order=tuple(front),
         columns={**{name: columns[name] for name in names}, "state": "VARCHAR", "revision": "INTEGER"},
     )
-
-
-def look(pipeline: Pipeline, from_ms: int | None, to_ms: int | None) -> tuple[Judged, Half | None, Half | None]:
-    """The judged slots, and versions of the speed and the batch table that were current while these stood.
-
-    A restatement unseals before it writes and a seal follows what it seals, so seals that are the same before and
-    after describe the tables in between.
-    """
-    slots = judged(pipeline, from_ms, to_ms)
-    for _ in range(LOOKS):
-        speed, batch = open_half("speed", pipeline), open_half("batch", pipeline)
-        again = judged(pipeline, from_ms, to_ms)
-        if (again.slots, again.begins) == (slots.slots, slots.begins):
-            break
-        slots = again
-    return slots, speed, batch
 
 
 def define_slots(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline, slots: Judged) -> None:
@@ -165,4 +148,4 @@ def newest_rows(speed: str, names: Sequence[str], identity: Sequence[str], only:
 
 def written(pipeline: Pipeline) -> bool:
     """Whether either layer ever wrote a row of this version."""
-    return any(open_half(layer, pipeline) for layer in ("speed", "batch"))
+    return any(open_snapshot(layer, pipeline) for layer in ("speed", "batch"))

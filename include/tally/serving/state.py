@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 import sqlalchemy as sa
 
@@ -14,6 +15,7 @@ from tally.control import beginnings, ledger
 from tally.control.store import store
 from tally.control.tables import seals
 
+Table = TypeVar("Table")
 Layer = Literal["served", "speed", "batch"]
 LAYERS: tuple[Layer, ...] = get_args(Layer)
 OPEN, CLOSED, PARTIAL = "open", "closed", "partial"
@@ -63,6 +65,24 @@ def judged(pipeline: Pipeline, from_ms: int | None, to_ms: int | None) -> Judged
         watermark=newest.watermark - millis(pipeline.linger) if newest else -1,
         begins=NO_BEGINNING if begun.at is None else begun.at,
     )
+
+
+def unmoved(
+    pipeline: Pipeline, from_ms: int | None, to_ms: int | None, opened: Callable[[Layer], Table]
+) -> tuple[Judged, Table, Table]:
+    """The judged slots, and the speed and the batch table as they were opened while these stood.
+
+    A restatement unseals before it writes and a seal follows what it seals, so seals that are the same before and
+    after describe the tables in between.
+    """
+    slots = judged(pipeline, from_ms, to_ms)
+    for _ in range(LOOKS):
+        speed, batch = opened("speed"), opened("batch")
+        again = judged(pipeline, from_ms, to_ms)
+        if (again.slots, again.begins) == (slots.slots, slots.begins):
+            break
+        slots = again
+    return slots, speed, batch
 
 
 def check_request(pipeline: Pipeline, from_ms: int | None, to_ms: int | None, layer: str) -> None:

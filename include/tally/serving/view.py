@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from tally.base.duration import from_millis, millis
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from tally.base.duration import from_millis
 from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
+from tally.reconcile.rows.digest import slot_of
 from tally.serving.state import (
     CLOSED,
-    LOOKS,
     OPEN,
     PARTIAL,
     WINDOW,
@@ -18,11 +21,9 @@ from tally.serving.state import (
     Layer,
     check_columns,
     check_request,
-    judged,
+    unmoved,
 )
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+from tally.speed.upkeep.fold import newest_rows
 
 
 def served(
@@ -36,14 +37,12 @@ def served(
 
     It reads the versions of the tables that were current when it was called, however often it is acted on.
     """
-    from pyspark.sql import functions as F
-
     check_request(pipeline, from_ms, to_ms, layer)
-    slots, speed, batch = look(spark, pipeline, from_ms, to_ms)
+    slots, speed, batch = unmoved(pipeline, from_ms, to_ms, lambda layer: pinned(spark, layer, pipeline))
     front = [*WINDOW, *pipeline.key]
     names = output_columns(pipeline, batch or speed)
     check_columns(pipeline, names)
-    speed, batch = (rows_of(spark, pipeline, half, from_ms, to_ms) for half in (speed, batch))
+    speed, batch = (rows_of(spark, pipeline, table, from_ms, to_ms) for table in (speed, batch))
     states = slot_states(spark, slots)
     stream_state = (
         F.when(F.unix_micros("window_start") < slots.begins * 1000, PARTIAL)
@@ -54,11 +53,7 @@ def served(
         judged_rows = batch.join(states, slot_of(pipeline) == F.col("_slot"), "left")
         state, revision = F.coalesce("_state", stream_state), F.coalesce("_revision", F.lit(0))
         return judged_rows.select(*names, state.alias("state"), revision.alias("revision"))
-    newest = (
-        first_rows(speed, front, [F.col("_batch").desc()])
-        .withColumn("state", stream_state)
-        .withColumn("revision", F.lit(0))
-    )
+    newest = newest_rows(speed, pipeline).withColumn("state", stream_state).withColumn("revision", F.lit(0))
     if layer == "speed":
         return newest.select(*names, "state", "revision")
     stated = batch.join(states, slot_of(pipeline) == F.col("_slot"))
@@ -70,24 +65,8 @@ def served(
     return shown.unionByName(live.select(*names, "state", "revision"))
 
 
-def look(
-    spark: SparkSession, pipeline: Pipeline, from_ms: int | None, to_ms: int | None
-) -> tuple[Judged, DataFrame | None, DataFrame | None]:
-    """The judged slots, and versions of the speed and the batch table that were current while these stood."""
-    slots = judged(pipeline, from_ms, to_ms)
-    for _ in range(LOOKS):
-        speed, batch = pinned(spark, "speed", pipeline), pinned(spark, "batch", pipeline)
-        again = judged(pipeline, from_ms, to_ms)
-        if (again.slots, again.begins) == (slots.slots, slots.begins):
-            break
-        slots = again
-    return slots, speed, batch
-
-
 def pinned(spark: SparkSession, layer: str, pipeline: Pipeline) -> DataFrame | None:
     """The newest version of a layer's table, which later commits don't change; None where nothing was ever written."""
-    from delta.tables import DeltaTable
-
     path = settings().table(layer, pipeline.name, pipeline.version)
     if not DeltaTable.isDeltaTable(spark, path):
         return None
@@ -105,20 +84,20 @@ def output_columns(pipeline: Pipeline, known: DataFrame | None) -> list[str]:
 
 
 def rows_of(
-    spark: SparkSession, pipeline: Pipeline, half: DataFrame | None, from_ms: int | None, to_ms: int | None
+    spark: SparkSession, pipeline: Pipeline, table: DataFrame | None, from_ms: int | None, to_ms: int | None
 ) -> DataFrame:
     """A table's rows of windows that start in [from, to); the partition column is bounded first."""
-    from pyspark.sql import functions as F
-
-    if half is None:
+    if table is None:
         return spark.createDataFrame([], declared_schema(pipeline))
     if from_ms is not None:
         start = from_millis(from_ms)
-        half = half.where((F.col("_date") >= F.lit(start.date())) & (F.col("window_start") >= F.lit(start)))
+        table = table.where((F.col("_date") >= F.lit(start.date())) & (F.col("window_start") >= F.lit(start)))
     if to_ms is not None:
         last = from_millis(to_ms - 1)
-        half = half.where((F.col("_date") <= F.lit(last.date())) & (F.col("window_start") < F.lit(from_millis(to_ms))))
-    return half
+        table = table.where(
+            (F.col("_date") <= F.lit(last.date())) & (F.col("window_start") < F.lit(from_millis(to_ms)))
+        )
+    return table
 
 
 def declared_schema(pipeline: Pipeline) -> str:
@@ -130,24 +109,11 @@ def declared_schema(pipeline: Pipeline) -> str:
 
 def first_rows(rows: DataFrame, front: Sequence[str], order: Sequence[Column]) -> DataFrame:
     """Of each window and key one row, the first in an order."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     ordered = Window.partitionBy(*front).orderBy(*order)
     return rows.withColumn("_place", F.row_number().over(ordered)).where("_place = 1").drop("_place")
 
 
-def slot_of(pipeline: Pipeline) -> Column:
-    """The start of a row's slot in microseconds."""
-    from pyspark.sql import functions as F
-
-    start, step = F.unix_micros("window_start"), F.lit(millis(pipeline.window.step) * 1000)
-    return start - F.pmod(start, step)
-
-
 def slot_states(spark: SparkSession, slots: Judged) -> DataFrame:
     """The judged slots as a table small enough to be sent to every task."""
-    from pyspark.sql import functions as F
-
-    rows = [(start * 1000, state, revision) for start, state, revision in slots.slots]
+    rows = [(start, state, revision) for start, state, revision in slots.slots]
     return F.broadcast(spark.createDataFrame(rows, "_slot BIGINT, _state STRING, _revision INT"))

@@ -1,12 +1,12 @@
 """The archive: every valid record, once, with its bytes and place; beside it every refused one with its reason.
 
 A commit of the archive holds the end offsets, and is what counts as progress. Its words and those of the quarantine's
-commit tell what each wrote (see cells), and under which contract. They are the truth, so the log is never cleaned.
+commit tell what each wrote (see witnesses), and under which contract. They are the truth: the log is never cleaned.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -18,9 +18,8 @@ from tally.catalog.spec import Topic
 from tally.control import runs
 from tally.lake import delta
 from tally.lake.tables import make_table, set_properties
-from tally.sources import contract
-from tally.sources.cells import Manifest
 from tally.sources.frames import partition_date
+from tally.sources.records import contract
 
 Offsets = dict[int, tuple[int, int]]
 
@@ -55,25 +54,6 @@ class Ingest:
     @property
     def records(self) -> int:
         return sum(to - start for start, to in self.ranges.values())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Words:
-    """What a commit of archive or quarantine says, as far as it is asked for."""
-
-    kind: str
-    version: int
-    timestamp: int
-    said: dict[str, Any] = field(repr=False)
-
-    @property
-    def place(self) -> tuple[int, int]:
-        """Where it stands among all: later ones have a higher place."""
-        return self.said["era"], self.said["seq"]
-
-    @property
-    def manifest(self) -> Manifest:
-        return Manifest.from_words(self.said["manifest"])
 
 
 def path(topic: Topic) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tally.base.settings import settings
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Topic
-from tally.control import beginnings, runs
+from tally.control import beginnings, incidents, ledger, runs
 from tally.control.store import now_ms
 from tally.lake import delta
 
@@ -24,6 +24,7 @@ Offsets = dict[int, tuple[int, int]]
 # time, a burst of them too; the more are looked at, the later the numbers begin.
 NEAR = 1000
 ANSWER = 15.0  # seconds for the broker to hand out one record
+NEVER_ARCHIVED = "records never archived"  # an incident's cause
 
 
 def words(topic: Topic, ranges: Offsets) -> dict[str, Any]:
@@ -76,6 +77,25 @@ def note(spark: SparkSession, topic: Topic) -> None:
         beginnings.keep(topic.name, told["at"], kept)
     for pipeline in catalogue().readers(topic.name):
         beginnings.mark(pipeline)
+
+
+def report_never_archived(topic: Topic, begins: dict[int, int]) -> None:
+    """Open an incident for each stream that began before the archive can, with each range that the archive lacks."""
+    for pipeline in catalogue().readers(topic.name):
+        first = next(iter(ledger.read(pipeline.name, pipeline.version, last=0)), None)
+        read = first.ranges.get(topic.name, {}) if first else {}
+        gone = [
+            f"topic {topic.name}, partition {partition}, offsets [{start}, {begins[partition]})"
+            for partition, (start, _) in sorted(read.items())
+            if begins.get(partition, 0) > start
+        ]
+        if gone:
+            incidents.report(
+                pipeline.name,
+                NEVER_ARCHIVED,
+                f"records are gone: {'; '.join(gone)} were eaten by retention before the archive read them",
+                cure=f"lengthen the topic's retention; tally plan {pipeline.name} names the windows that this touches",
+            )
 
 
 def newest_times(spark: SparkSession, topic: Topic, partitions: dict[int, dict[str, Any]]) -> dict[int, int]:

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from tally.base.duration import from_millis
 from tally.catalog.ranges import Range, merge
 from tally.catalog.spec import Topic
-from tally.sources.manifest import unreadable
+from tally.sources.witnesses.verification import unreadable
 
 
 def columns(

@@ -9,7 +9,7 @@ from tally.base.duration import millis
 from tally.base.settings import settings
 from tally.catalog.spec import Pipeline, Topic
 from tally.sources.client import spark_options
-from tally.sources.decode import decode
+from tally.sources.records.decode import decode
 
 # Fewer, larger fetches: the consumer's defaults (500 records, 1 MiB) cost a third of the read on 2 cores.
 FETCH = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(4 << 20)}

@@ -18,14 +18,16 @@ from tally.base.failpoints import failpoint
 from tally.base.settings import settings
 from tally.catalog.spec import Topic
 from tally.host import lock
-from tally.lake import delta
+from tally.lake import delta, tables
 from tally.lake.session import jvm_pid
-from tally.sources import account, archive, beginning, cells, contract, kafka, redecode, unarchived
+from tally.sources import archive, beginning, kafka, redecode
 from tally.sources.archive import Ingest, Offsets
-from tally.sources.checksum import hourly
 from tally.sources.client import spark_options
-from tally.sources.decode import decode
 from tally.sources.frames import FETCH
+from tally.sources.records import contract
+from tally.sources.records.decode import decode
+from tally.sources.witnesses import commit_copies, manifest
+from tally.sources.witnesses.checksum import hourly
 
 
 def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
@@ -38,10 +40,10 @@ def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
         ends = kafka.end_offsets(topic.name)  # later records are the next run's: a live topic never ends
         last = archive.progress(topic)
         if last is None:
-            unarchived.tell(topic, kafka.begin_offsets(topic.name))
-        account.repair(topic)
+            beginning.report_never_archived(topic, kafka.begin_offsets(topic.name))
+        commit_copies.repair(topic)
         if last is not None:
-            account.check_last(topic, last)
+            commit_copies.check_last(topic, last)
         while True:
             plan = next_range(topic, last, ends)
             if plan is None:
@@ -99,7 +101,7 @@ def append(
     )
     decoded = archive.bytes_kept(records).persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        counted = cells.count(hourly(decoded, topic))
+        counted = manifest.count(hourly(decoded, topic))
         plan: dict[str, Any] = {
             "topic": topic.name,
             "topic_id": identity,
@@ -118,7 +120,7 @@ def append(
             archive.check_written(topic, archive.quarantine_path(topic), "quarantine", counted.quarantine.count)
         failpoint("ingest.between_quarantine_and_archive")
         said = delta.words(
-            "ingest", **plan, gaps=gaps, **account.counts(counted), manifest=counted.archive.as_words(),
+            "ingest", **plan, gaps=gaps, **commit_copies.counts(counted), manifest=counted.archive.as_words(),
             beginning=beginning.words(topic, ranges),
         )  # fmt: skip
         commit(archive.archive_rows(decoded, topic), archive.path(topic), f"archive/{identity}", seq, said)
@@ -126,7 +128,7 @@ def append(
         failpoint("ingest.after_archive")
     finally:
         decoded.unpersist()
-    account.repair(topic)
+    commit_copies.repair(topic)
     failpoint("ingest.after_record")
     done = archive.progress(topic)
     assert done is not None and done.seq == seq
@@ -156,23 +158,10 @@ def check_whole(topic: Topic, ranges: Offsets, records: int) -> int:
 
 def replace_refused(rows: DataFrame, topic: Topic, seq: int, words: str) -> None:
     """Put the refused records of one ingest in the place of all of that number."""
-    (
-        rows.write.format("delta")
-        .mode("overwrite")
-        .option("replaceWhere", f"_ingest = {seq}")
-        .option("compression", archive.COMPRESSION)
-        .option("userMetadata", words)
-        .save(archive.quarantine_path(topic))
-    )
+    where = archive.quarantine_path(topic)
+    tables.replace(rows, where, words, only=f"_ingest = {seq}", compression=archive.COMPRESSION)
 
 
 def commit(rows: DataFrame, where: str, app: str, seq: int, words: str) -> None:
-    (
-        rows.write.format("delta")
-        .mode("append")
-        .option("txnAppId", app)
-        .option("txnVersion", seq)
-        .option("compression", archive.COMPRESSION)
-        .option("userMetadata", words)
-        .save(where)
-    )
+    """Append the valid records of one ingest; idempotent by application and number."""
+    tables.append(rows, where, words, txnAppId=app, txnVersion=seq, compression=archive.COMPRESSION)

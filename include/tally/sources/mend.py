@@ -22,15 +22,17 @@ from tally.catalog.ranges import Range, merge, overlap
 from tally.catalog.spec import Topic
 from tally.control import runs
 from tally.host import lock
-from tally.lake import delta, memory
+from tally.lake import delta, memory, tables
 from tally.lake.session import jvm_pid
-from tally.sources import account, archive, contract, kafka, manifest, redecode, unreadable
+from tally.sources import archive, kafka, redecode, unreadable
 from tally.sources.archive import Ingest
-from tally.sources.checksum import RECORD
-from tally.sources.claims import claimed
-from tally.sources.decode import decode
 from tally.sources.ingest import read_kafka
-from tally.sources.mismatch import Mismatch
+from tally.sources.records import contract
+from tally.sources.records.decode import decode
+from tally.sources.witnesses import commit_copies, verification
+from tally.sources.witnesses.checksum import RECORD
+from tally.sources.witnesses.claims import claimed
+from tally.sources.witnesses.mismatch import Mismatch
 
 Places = dict[int, list[Range]]  # ranges of offsets, by partition
 
@@ -69,18 +71,18 @@ def mend(spark: SparkSession, topic: Topic) -> Mended:
         unread = unreadable.take_out(topic)
         if redecode.begun(topic, last.era):
             redecode.bring(spark, topic)
-        account.repair(topic, whole=True)
+        commit_copies.repair(topic, whole=True)
         last = archive.progress(topic)
         assert last is not None
-        found = manifest.verify(spark, topic, deep=True)
+        found = verification.verify(spark, topic, deep=True)
         wrong, gone = retained(topic, found)
         if wrong:
             replace(spark, topic, last, wrong)
         if not gone:
             redecode.bring(spark, topic)
-            left = manifest.verify(spark, topic, deep=True)
+            left = verification.verify(spark, topic, deep=True)
             if left:
-                raise manifest.refusal(topic, left)
+                raise verification.refusal(topic, left)
     return Mended(topic=topic.name, found=found, read=wrong, gone=gone, unreadable=unread)
 
 
@@ -161,13 +163,15 @@ def check_whole(
     columns = (*RECORD, *(topic.columns if current else ()))
     after = {}
     for place, mine in (("archive", "_reason IS NULL"), ("quarantine", "_reason IS NOT NULL")):
-        others = manifest.read(spark, topic, place, None, last.seq).where(f"NOT ({inside(wrong)})")
+        others = verification.read(spark, topic, place, None, last.seq).where(f"NOT ({inside(wrong)})")
         after[place] = others.select(*columns).unionByName(records.where(mine).select(*columns))
     if current:
         claims = {place: claimed(topic, place, last.era, last.seq, None) for place in after}
-        left = [m for place, rows in after.items() for m in manifest.differences(rows, topic, claims[place], deep=True)]
+        left = [
+            m for place, rows in after.items() for m in verification.differences(rows, topic, claims[place], deep=True)
+        ]
     else:
-        left = manifest.together(after["archive"].unionByName(after["quarantine"]), topic, last.era, last.seq)
+        left = verification.together(after["archive"].unionByName(after["quarantine"]), topic, last.era, last.seq)
     still = [m for m in left if overlap([(m.first, m.to)], wrong.get(m.partition, []))]
     if still:
         raise AnswerIsNo(
@@ -179,14 +183,7 @@ def check_whole(
 
 def overwrite(rows: DataFrame, where: str, wrong: Places, words: str) -> None:
     """Put rows in the place of all that have these offsets."""
-    (
-        rows.write.format("delta")
-        .mode("overwrite")
-        .option("replaceWhere", inside(wrong))
-        .option("compression", archive.COMPRESSION)
-        .option("userMetadata", words)
-        .save(where)
-    )
+    tables.replace(rows, where, words, only=inside(wrong), compression=archive.COMPRESSION)
 
 
 def inside(wrong: Places) -> str:

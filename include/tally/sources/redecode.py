@@ -20,11 +20,14 @@ from tally.catalog.spec import Topic
 from tally.host import lock
 from tally.lake import delta
 from tally.lake.session import jvm_pid
-from tally.sources import account, archive, cells, contract, manifest
-from tally.sources.archive import PROGRESS, Ingest, Words
-from tally.sources.cells import Sums
-from tally.sources.checksum import HOUR, RECORD, hourly, summed, whole
-from tally.sources.decode import decode
+from tally.sources import archive
+from tally.sources.archive import PROGRESS, Ingest
+from tally.sources.records import contract
+from tally.sources.records.decode import decode
+from tally.sources.witnesses import commit_copies, manifest, verification
+from tally.sources.witnesses.checksum import HOUR, RECORD, hourly, summed, whole
+from tally.sources.witnesses.commit_copies import Words
+from tally.sources.witnesses.manifest import Sums
 
 # Ranges of event time that a commit names as changed; the narrowest gaps between more of them are filled.
 MOST_RANGES = 512
@@ -68,25 +71,25 @@ def bring(spark: SparkSession, topic: Topic) -> None:
     check_bytes(spark, topic, sources)
     check_held(spark, topic, last, sources)
     write(spark, topic, last, sources, earlier)
-    account.repair(topic)
+    commit_copies.repair(topic)
 
 
 def begun(topic: Topic, era: int) -> Words | None:
     """The quarantine's commit of a redecode whose archive commit is missing."""
-    newest = next(account.told(archive.quarantine_path(topic), ("quarantine", "redecode")), None)
+    newest = next(commit_copies.words_in(archive.quarantine_path(topic), ("quarantine", "redecode")), None)
     return newest if newest is not None and newest.kind == "redecode" and newest.place[0] > era else None
 
 
 def unfinished(topic: Topic) -> bool:
     """Whether a redecode was begun and not ended: it goes on from files that no newest version holds any more."""
-    last = next(account.told(archive.path(topic), PROGRESS), None)
+    last = next(commit_copies.words_in(archive.path(topic), PROGRESS), None)
     return last is not None and begun(topic, last.place[0]) is not None
 
 
 def changed_since(topic: Topic, version: int) -> list[Range]:
     """Event times of valid records that came, went or changed when all was decoded again after a Delta version."""
     found: list[Range] = []
-    for commit in account.told(archive.path(topic), PROGRESS):
+    for commit in commit_copies.words_in(archive.path(topic), PROGRESS):
         if commit.version <= version:
             return [] if commit.said["contract"] == contract.of(topic) else merge(found)
         found += [(start, end) for start, end in commit.said.get("changed", ())]
@@ -129,13 +132,13 @@ def check_bytes(spark: SparkSession, topic: Topic, sources: Sources) -> None:
 
 def check_held(spark: SparkSession, topic: Topic, last: Ingest, sources: Sources) -> None:
     """Refuse to decode what is not all that was written: counts and bytes of both tables together."""
-    account.complete(topic, last)
+    commit_copies.complete(topic, last)
     versions = {"archive": sources.archive, "quarantine": sources.quarantine}
-    both = [manifest.read(spark, topic, place, versions[place], sources.through) for place in manifest.PLACES]
+    both = [verification.read(spark, topic, place, versions[place], sources.through) for place in verification.PLACES]
     kept, refused = (rows.select(*RECORD) for rows in both)
-    wrong = manifest.together(kept.unionByName(refused), topic, last.era, sources.through)
+    wrong = verification.together(kept.unionByName(refused), topic, last.era, sources.through)
     if wrong:
-        raise manifest.refusal(topic, manifest.verify(spark, topic, deep=True) or wrong)
+        raise verification.refusal(topic, verification.verify(spark, topic, deep=True) or wrong)
 
 
 def write(spark: SparkSession, topic: Topic, last: Ingest, sources: Sources, earlier: Words | None) -> None:
@@ -143,11 +146,11 @@ def write(spark: SparkSession, topic: Topic, last: Ingest, sources: Sources, ear
 
     All is decoded once for the counts and once for each table: to keep it in between would take more than a heap.
     """
-    newest = next(account.told(archive.path(topic), PROGRESS))
+    newest = next(commit_copies.words_in(archive.path(topic), PROGRESS))
     decoded = decode(records(spark, topic, sources), topic, "_key", "_ingest")
     hours = hourly(decoded, topic).persist(StorageLevel.MEMORY_AND_DISK)
     changed = changes(spark, topic, newest, sources, hours)
-    counted = cells.count(hours)
+    counted = manifest.count(hours)
     plan: dict[str, Any] = {
         **{name: newest.said[name] for name in ("topic", "topic_id", "since", "ranges", "gaps")},
         "seq": last.seq,
@@ -163,7 +166,7 @@ def write(spark: SparkSession, topic: Topic, last: Ingest, sources: Sources, ear
         overwrite(archive.quarantine_rows(decoded, topic), archive.quarantine_path(topic), said)
         archive.check_written(topic, archive.quarantine_path(topic), "redecode", counted.quarantine.count)
     failpoint("redecode.between_quarantine_and_archive")
-    told = {**account.counts(counted), "changed": changed, "manifest": counted.archive.as_words()}
+    told = {**commit_copies.counts(counted), "changed": changed, "manifest": counted.archive.as_words()}
     archive.skip_by_time(spark, topic)
     overwrite(archive.archive_rows(decoded, topic), archive.path(topic), delta.words("redecode", **plan, **told))
     archive.check_written(topic, archive.path(topic), "redecode", counted.archive.count)
@@ -192,7 +195,7 @@ def changes(spark: SparkSession, topic: Topic, before: Words, sources: Sources, 
     if time != topic.event_time or not set(wanted) <= set(rows.dtypes):
         differ = {*now, *(row[0] for row in rows.select(whole(F.unix_millis(time), HOUR)).distinct().collect())}
     else:
-        old = hourly(manifest.as_records(rows, topic, "archive"), topic)
+        old = hourly(verification.as_records(rows, topic, "archive"), topic)
         was = {row["_cell"]: Sums.of(row) for row in summed(old, "_cell").collect()}
-        differ = {cell for cell in was.keys() | now.keys() if not manifest.same(was.get(cell), now.get(cell))}
+        differ = {cell for cell in was.keys() | now.keys() if not verification.same(was.get(cell), now.get(cell))}
     return merge(((cell * HOUR, (cell + 1) * HOUR) for cell in differ), most=MOST_RANGES)

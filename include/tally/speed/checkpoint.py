@@ -77,6 +77,14 @@ def batches(checkpoint: str, log: str) -> list[int]:
     return sorted(int(path.name) for path in Path(checkpoint, log).glob("*") if path.name.isdigit())
 
 
+def has_metadata(checkpoint: str) -> bool:
+    """Whether Spark would know the checkpoint again: it has an id."""
+    try:
+        return bool(json.loads(Path(checkpoint, "metadata").read_text())["id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
 def plan_fault(checkpoint: str, batch: int, sources: Sized) -> str:
     """What is wrong with an entry of the offset log, "" for nothing: version, metadata, then one line a source."""
     fault, lines = log_lines(Path(checkpoint, "offsets", str(batch)))

@@ -15,9 +15,9 @@ from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control import leases, ledger
 from tally.control.ledger import Ranges
-from tally.lake import delta, inside_delta
+from tally.lake import delta, inside_delta, tables
 from tally.sources.frames import partition_date
-from tally.speed import checkpoint, past
+from tally.speed import checkpoint
 
 
 def path(pipeline: Pipeline) -> str:
@@ -40,6 +40,29 @@ def write(
     """
     spark = rows.sparkSession
     before = ledger.newest(pipeline.name, pipeline.version)  # complete: it is repaired before a query starts
+    check_follows(pipeline, before, generation, batch)
+    if before is not None and (before.generation, before.batch) == (generation, batch):
+        # Killed after this batch's commit, before Spark's own: Spark runs it again and wants its state made, and its
+        # watermark moved, by the very same rows. Delta would skip the write, and with it the rows.
+        rows.write.format("noop").mode("overwrite").save()
+        return before
+    root = checkpoint.root(pipeline.name, pipeline.version, generation)
+    plan = checkpoint.planned(root, batch, [topic.name for topic in pipeline.reads])
+    plan = replace(plan, ranges=in_order(plan.ranges))
+    words = delta.words("micro-batch", **as_words(plan, pipeline, generation))
+    failpoint("speed.before_commit")
+    leases.check(lease)
+    placed = {"_batch": F.lit(order(generation, batch)).cast("bigint"), "_date": partition_date()}
+    tables.append(rows.withColumns(placed), path(pipeline), words)
+    failpoint("speed.after_commit")
+    done = committed(spark, pipeline, generation, batch)
+    ledger.record([done])
+    failpoint("speed.after_ledger")
+    return done
+
+
+def check_follows(pipeline: Pipeline, before: ledger.MicroBatch | None, generation: int, batch: int) -> None:
+    """Refuse a micro-batch that is older than the table, or that leaves some out."""
     if before is not None and before.generation == generation and before.batch > batch:
         raise AnswerIsNo(
             f"the checkpoint is at micro-batch {batch}, the table already at {before.batch}",
@@ -55,29 +78,6 @@ def write(
             field="checkpoint",
             cure="put back the newest table, or rebuild the stream from retained offsets",
         )
-    if before is not None and (before.generation, before.batch) == (generation, batch):
-        # Killed after this batch's commit, before Spark's own: Spark runs it again and wants its state made, and its
-        # watermark moved, by the very same rows. Delta would skip the write, and with it the rows.
-        rows.write.format("noop").mode("overwrite").save()
-        return before
-    root = checkpoint.root(pipeline.name, pipeline.version, generation)
-    plan = checkpoint.planned(root, batch, [topic.name for topic in pipeline.reads])
-    plan = replace(plan, ranges=in_order(plan.ranges))
-    words = delta.words("micro-batch", **as_words(plan, pipeline, generation))
-    failpoint("speed.before_commit")
-    leases.check(lease)
-    (
-        rows.withColumns({"_batch": F.lit(order(generation, batch)).cast("bigint"), "_date": partition_date()})
-        .write.format("delta")
-        .mode("append")
-        .option("userMetadata", words)
-        .save(path(pipeline))
-    )
-    failpoint("speed.after_commit")
-    done = committed(spark, pipeline, generation, batch)
-    ledger.record([done])
-    failpoint("speed.after_ledger")
-    return done
 
 
 def as_words(plan: checkpoint.Planned, pipeline: Pipeline, generation: int) -> dict[str, Any]:
@@ -99,27 +99,3 @@ def committed(spark: SparkSession, pipeline: Pipeline, generation: int, batch: i
         if words.get("kind") == "micro-batch" and (words["generation"], words["batch"]) == (generation, batch):
             return ledger.from_commit(commit)
     raise AssertionError(f"micro-batch {batch} of {pipeline.name} was written but no commit holds it")
-
-
-def repair_ledger(pipeline: Pipeline) -> int:
-    """Copy into the ledger what it lacks, from Delta commits and from what was kept of older ones; the count of it.
-
-    Older ones go first, and in parts: a repair that is killed goes on where it was.
-    """
-    reached, whole = ledger.unbroken(pipeline.name, pipeline.version)
-    missing, joined = dict[tuple[int, int], ledger.MicroBatch](), False
-    for commit in delta.commits(path(pipeline)):
-        if commit.words.get("kind") == "micro-batch":
-            place = (commit.words["generation"], commit.words["batch"])
-            joined = whole and place[1] <= reached.get(place[0], -1)
-            if joined:
-                break
-            missing[place] = ledger.from_commit(commit)
-    count = len(missing)
-    for part in [] if joined else past.parts(pipeline):
-        lacking = [entry for entry in part if entry.batch > reached.get(entry.generation, -1)]
-        older = [entry for entry in lacking if (entry.generation, entry.batch) not in missing]
-        ledger.record(older)
-        count += len(older)
-    ledger.record(missing[place] for place in sorted(missing))
-    return count

@@ -21,8 +21,8 @@ from tally.control import incidents, leases, streams
 from tally.host import driver_files, driver_log, lock
 from tally.lake import memory
 from tally.lake.session import jvm_pid, session
-from tally.speed.hosted import Hosted
-from tally.speed.keeper import Keeper
+from tally.speed.stream_runner import StreamRunner
+from tally.speed.upkeep.keeper import Keeper
 
 log = logging.getLogger(__name__)
 TURN_SECONDS = 1.0
@@ -42,7 +42,7 @@ class Driver:
         self.app = driver_files.APP if not names else "-".join([driver_files.APP, *sorted(names)])
         self.until_caught_up = until_caught_up
         self.takes_new = not names and not until_caught_up
-        self.hosted = [Hosted(self, pipeline) for pipeline in chosen]
+        self.runners = [StreamRunner(self, pipeline) for pipeline in chosen]
         self.spark: SparkSession | None = None
         self.keeper: Keeper | None = None
         self.owns_spark = False  # a session that was there before is neither stopped nor ended by the next driver
@@ -62,7 +62,7 @@ class Driver:
             streams.register_driver(self.app, settings().host_name, me.pid, me.create_time(), file)
             self.pulse.turned()
             self.pulse.start()
-            leases.listen(leases.name_of(hosted.pipeline) for hosted in self.hosted)  # its JVM takes seconds to start
+            leases.listen(leases.name_of(runner.pipeline) for runner in self.runners)  # its JVM takes seconds to start
             self.owns_spark = SparkContext._active_spark_context is None
             self.spark = session(f"tally-stream-{self.app}", memory=settings().stream_memory)
             self.adopted_by(held)
@@ -72,31 +72,31 @@ class Driver:
             finally:
                 self.stop_all()
             streams.driver_ended(self.app)
-        return self.broken + [hosted.failed for hosted in self.hosted if hosted.failed]
+        return self.broken + [runner.failed for runner in self.runners if runner.failed]
 
     def host(self) -> None:
         while not self.stopping:
-            for hosted in self.hosted:
+            for runner in self.runners:
                 self.pulse.turned()  # before each: one that starts, or a Kafka that is silent, takes seconds
                 self.require_jvm()
-                self.tend(hosted)
+                self.tend(runner)
             self.outlive()
-            if self.until_caught_up and all(hosted.done for hosted in self.hosted):
+            if self.until_caught_up and all(runner.done for runner in self.runners):
                 return
-            if self.hosted and all(hosted.stopped for hosted in self.hosted):
+            if self.runners and all(runner.stopped for runner in self.runners):
                 log.info("every stream is stopped, and so is their driver; tally resume PIPELINE")
                 return
             self.take_new()
             time.sleep(0.2 if self.until_caught_up else TURN_SECONDS)
 
-    def tend(self, hosted: Hosted) -> None:
+    def tend(self, runner: StreamRunner) -> None:
         """One turn for one stream; a control store that takes nothing now (a full disk, a restart) is tried again."""
         try:
-            hosted.tend()
+            runner.tend()
         except SQLAlchemyError as error:
             said = str(error).splitlines()[0]
             if said != self.trouble:
-                log.warning("%s: the control store does not answer: %s", hosted.pipeline.name, said)
+                log.warning("%s: the control store does not answer: %s", runner.pipeline.name, said)
             self.trouble = said
 
     def require_jvm(self) -> None:
@@ -109,34 +109,34 @@ class Driver:
         if not self.takes_new:
             return
         with suppress(TallyError, SQLAlchemyError):  # a store that does not answer now is asked at the next turn
-            there = {hosted.pipeline.name for hosted in self.hosted}
+            there = {runner.pipeline.name for runner in self.runners}
             added = [pipeline for name, pipeline in catalogue().pipelines.items() if name not in there]
-            self.hosted += [Hosted(self, pipeline) for pipeline in added]
+            self.runners += [StreamRunner(self, pipeline) for pipeline in added]
 
     def beat(self) -> None:
         streams.heartbeat(self.app)
-        for hosted in self.hosted:
-            hosted.beat()
+        for runner in self.runners:
+            runner.writer.beat()
 
     def outlive(self) -> None:
         """Once a stream made a commit and none is where earlier drivers died, their deaths are over.
 
         All of them: one stream's micro-batch may kill each driver, while the others go on in between.
         """
-        if self.has_moved or not any(hosted.moved for hosted in self.hosted):
+        if self.has_moved or not any(runner.moved for runner in self.runners):
             return
-        if all(hosted.moved or hosted.waits() for hosted in self.hosted):
+        if all(runner.moved or runner.waits() for runner in self.runners):
             self.has_moved = True
             streams.survived(self.app)
             incidents.close("", *incidents.DRIVER_FAULTS, done="a new driver's streams move")
 
     def stop_all(self) -> None:
-        for hosted in self.hosted:
-            hosted.let_go()
+        for runner in self.runners:
+            runner.let_go()
         if self.keeper is not None:
             self.keeper.close()
-        for hosted in self.hosted:
-            hosted.release()
+        for runner in self.runners:
+            runner.writer.release()
         self.pulse.stop()
         if self.spark is not None and self.owns_spark:
             self.spark.stop()

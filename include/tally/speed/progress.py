@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from tally.catalog.spec import Pipeline
+from tally.control import streams
 from tally.sources.frames import observation
 
 # Weight of the newest observation: a few micro-batches decide, a single slow one does not.
@@ -74,6 +75,24 @@ class Gain:
         return self.rate
 
 
+class Shown:
+    """What is shown of one query's micro-batches: how fresh each made the windows, how fast it ran, what waits."""
+
+    def __init__(self, pipeline: Pipeline, query: StreamingQuery) -> None:
+        self.pipeline, self.query = pipeline, query
+        self.batch, self.gain = -1, Gain()
+
+    def update(self) -> None:
+        """Show the newest micro-batch that had records, once."""
+        progress = self.query.lastProgress
+        if not progress or progress["batchId"] == self.batch or not progress["numInputRows"]:
+            return
+        self.batch = progress["batchId"]
+        waiting = behind(progress)
+        lag = {} if waiting is None else {"behind": waiting, "gaining": self.gain.seen(ended_at(progress), waiting)}
+        streams.show(self.pipeline.name, **freshness(self.pipeline, progress), **lag)
+
+
 class Motion:
     """What was seen of one query since it began."""
 
@@ -83,8 +102,8 @@ class Motion:
         self.seen: object = None
         self.waits = False  # its newest look at Kafka found nothing to do
 
-    def look(self) -> None:
-        """To be called every now and then."""
+    def update(self) -> None:
+        """Ask the query how it is; to be called every now and then."""
         seen, self.waits = None, False
         with suppress(Exception):  # it may end while it is asked
             status = self.query.status

@@ -16,7 +16,7 @@ from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.lake import memory
 from tally.speed import checkpoint
-from tally.speed import query as queries
+from tally.speed.start import agreement
 
 LONGEST = 500
 PROXY = "An exception was raised by the Python Proxy"
@@ -31,7 +31,7 @@ UNREADABLE = re.compile(r"\[((?:CANNOT_LOAD_STATE_STORE|STATE_STORE_|CHECKPOINT_
 FILE = re.compile(r"file:(/\S+\.(?:delta|snapshot|changelog|zip))")
 
 
-def told(error: TallyError, pipeline: Pipeline) -> str:
+def with_name(error: TallyError, pipeline: Pipeline) -> str:
     """An error with the pipeline's name before it, once."""
     return str(error) if error.pipeline == pipeline.name else f"{pipeline.name}: {error}"
 
@@ -40,7 +40,7 @@ def diagnosed(error: BaseException, pipeline: Pipeline) -> TallyError:
     """The cause behind a failed query: lost data with its range where that is it."""
     root = checkpoint.root(pipeline.name, pipeline.version, checkpoint.generation(pipeline.name, pipeline.version))
     try:
-        queries.check_sources(pipeline, root)
+        agreement.check_topics(pipeline, root)
     except TallyError as found:
         return found
     except Exception:  # who looks for the cause of one stream's failure must not end the others

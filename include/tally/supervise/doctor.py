@@ -19,8 +19,8 @@ from tally.control.store import now_ms, store
 from tally.host import driver_files, driver_log, lock, process
 from tally.lake import memory
 from tally.sources import kafka
-from tally.speed import agree
-from tally.speed.agree import Finding
+from tally.speed.start import agreement, stored_state
+from tally.speed.start.agreement import Finding
 from tally.supervise.policy import SILENCE_MS
 
 GIB = 2**30
@@ -50,10 +50,10 @@ def first(found: list[Finding]) -> str:
     return next((finding.cure or finding.seen for finding in found if not finding.good), "")
 
 
-def guarded(name: str, look: Callable[[], str]) -> Finding:
+def guarded(name: str, check: Callable[[], str]) -> Finding:
     """A check that is good unless it raises a refusal."""
     try:
-        return Finding(name=name, seen=look())
+        return Finding(name=name, seen=check())
     except TallyError as fault:
         return Finding(name=name, seen=fault.message, fault=fault)
 
@@ -81,23 +81,23 @@ def of_disks() -> Iterator[Finding]:
 
 
 def of_control() -> Finding:
-    def look() -> str:
+    def answers() -> str:
         url = sa.make_url(settings().control_url).render_as_string(hide_password=True)
         store().connect().close()
         return url
 
-    return guarded("control store", look)
+    return guarded("control store", answers)
 
 
 def of_kafka(pipeline: Pipeline) -> Iterator[Finding]:
     """Whether Kafka answers, and each topic is there; a silent cluster is asked only once."""
     for topic in pipeline.reads:
 
-        def look(name: str = topic.name) -> str:
+        def has_topic(name: str = topic.name) -> str:
             _, partitions = kafka.describe(name, kafka.HURRY)
             return f"{settings().bootstrap()} has {name}, {len(partitions)} partitions"
 
-        finding = guarded("kafka", look)
+        finding = guarded("kafka", has_topic)
         yield finding
         if finding.fault is not None and finding.fault.field == "TALLY_KAFKA":
             return
@@ -106,8 +106,8 @@ def of_kafka(pipeline: Pipeline) -> Iterator[Finding]:
 def of_agreement(pipeline: Pipeline, *, silent: bool) -> list[Finding]:
     """What must agree for the stream to start; a silent Kafka is not asked again."""
     try:
-        sight = agree.look(pipeline)
-        return list(agree.at_rest(sight) if silent else agree.findings(sight, kafka.HURRY))
+        stored = stored_state.read(pipeline)
+        return list(agreement.at_rest(stored) if silent else agreement.findings(stored, kafka.HURRY))
     except TallyError as fault:
         return [Finding(name="checkpoint", seen=fault.message, fault=fault)]
 

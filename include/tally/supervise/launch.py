@@ -170,7 +170,7 @@ class Cluster:
         self.kind.require()
         if standing := self.kind.standing():
             self.clear(standing)
-        code, words = said(self.kind.submit(command), self.run)
+        code, words = output_of(self.kind.submit(command), self.run)
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("a") as out:
             out.write(words)
@@ -189,11 +189,11 @@ class Cluster:
             raise AnswerIsNo(
                 f"{earlier} runs already", field=f"stream driver {self.kind.app}", cure="stop it first, or leave it"
             )
-        said(self.kind.kill(earlier), self.run)  # most often there is nothing, and that is no failure
+        output_of(self.kind.kill(earlier), self.run)  # most often there is nothing, and that is no failure
 
     def lives(self, job: str) -> bool:
         """Whether it still runs, or waits to; a TallyError where nobody answers: who cannot be asked is not dead."""
-        code, words = said(self.kind.status(job), self.run)
+        code, words = output_of(self.kind.status(job), self.run)
         state = self.kind.state(code, words)
         if state is None:
             raise TallyError(
@@ -206,13 +206,13 @@ class Cluster:
     def stop(self, job: str) -> bool:
         """End it; True when there was something to end."""
         lived = self.lives(job)
-        code, words = said(self.kind.kill(job), self.run)
+        code, words = output_of(self.kind.kill(job), self.run)
         if lived and code:
             raise TallyError(f"{job} was not ended:\n{last(words)}", field="TALLY_SPARK_MASTER", cure="end it by hand")
         return lived
 
 
-def said(command: Sequence[str], run: Settings) -> tuple[int, str]:
+def output_of(command: Sequence[str], run: Settings) -> tuple[int, str]:
     """Run a command to its end: its exit code, and all that it said; a TallyError when it is missing or hangs."""
     # Spark's client of Kubernetes tries ten times, ever later: minutes in which nobody looks at the streams.
     hurry = {"KUBERNETES_REQUEST_RETRY_BACKOFFLIMIT": "3"}

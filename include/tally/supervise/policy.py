@@ -56,8 +56,8 @@ class Step:
 
 def look(app: str = driver_files.APP) -> Seen:
     """The app's driver as it is now; two small queries and a try of a lock, which may be had once a second for ever."""
-    now, wishes, row = now_ms(), streams.wishes(), streams.driver(app)
-    wanted = sum(wishes.get(name, {"state": "running"})["state"] == "running" for name in launch.pipelines())
+    now, desired, row = now_ms(), streams.desired_states(), streams.driver(app)
+    wanted = sum(desired.get(name, {"state": "running"})["state"] == "running" for name in launch.pipelines())
     path = driver_files.lock_path(app)
     lives = lock.is_held(path)
     holder = lock.holder(path) if lives else None

@@ -62,7 +62,7 @@ class Watch:
 
     def turn(self) -> Step | None:
         """One look; a step when it is to be ordered now: once when the need arises, then again while it lasts."""
-        step = self.look()
+        step = self.needed()
         now = time.monotonic()
         self.heeded(step, now)
         if now - self.signed_at >= SIGN_SECONDS:
@@ -102,7 +102,7 @@ class Watch:
         """Whether there is somebody to tell, and something that not all of them have heard."""
         return bool(settings().webhook or settings().notifiers) and bool(untold())
 
-    def look(self) -> Step:
+    def needed(self) -> Step:
         """What the driver needs, by this watcher's own clock."""
         seen, row, now = look(self.app), driver(self.app), time.monotonic()
         if row is None:

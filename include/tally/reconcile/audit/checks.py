@@ -23,8 +23,8 @@ from tally.kinds import kind_of
 from tally.reconcile.comparison import Comparison
 from tally.reconcile.rows.digest import NOTHING, alike, digests, same
 from tally.reconcile.trimmed import vouchers
-from tally.sources import account, manifest
 from tally.sources.archived import Until, archive_versions
+from tally.sources.witnesses import commit_copies, verification
 
 Faults = dict[Seal, str]
 
@@ -153,17 +153,17 @@ def of_manifests(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal],
         def fault_of(some: Sequence[Seal], at: int = at, topic: Topic = topic) -> str:
             try:
                 ranges = around(pipeline, at, some)
-                wrong = manifest.verify(spark, topic, ranges, places=["archive"], deep=deep)
+                wrong = verification.verify(spark, topic, ranges, places=["archive"], deep=deep)
             except BROKEN as error:
                 if not of_a_file(error):
                     raise
                 return f"{NOT_WRITTEN}: a file of topic {topic.name} cannot be read"
-            return f"{NOT_WRITTEN}: {', '.join(map(str, wrong[: manifest.SHOWN]))}" if wrong else ""
+            return f"{NOT_WRITTEN}: {', '.join(map(str, wrong[: verification.SHOWN]))}" if wrong else ""
 
         if known:
             wrong = narrowed(known, fault_of, [0])
             if wrong:  # or what the control store has of the commits' words is: these decide
-                account.repair(topic, whole=True)
+                commit_copies.repair(topic, whole=True)
                 wrong = narrowed(known, fault_of, [0])
             add(found, wrong)
     return found

@@ -1,0 +1,1 @@
+"""What a commit says that it wrote, and whether archive and quarantine still hold that."""

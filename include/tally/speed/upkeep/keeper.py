@@ -1,0 +1,92 @@
+"""Keeps the speed tables of one driver small, beside its micro-batches: folds, trims, a short log, no unneeded files.
+
+It is one thread of the driver's process, so each table keeps its one writer. A fold and an append of the same table do
+not conflict: the fold changes no data, the append reads none.
+"""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from pyspark.sql import SparkSession
+
+from tally.base.settings import settings
+from tally.catalog.spec import Pipeline
+from tally.control import leases, ledger
+from tally.control.store import now_ms
+from tally.lake import delta
+from tally.speed import commit
+from tally.speed.upkeep import ledger_table, short_log
+from tally.speed.upkeep.fold import fold, trim
+
+# What leaves the log has long been copied.
+COPY_AFTER_MS = short_log.KEPT_MS // 2
+DAY_SECONDS = 86_400.0
+
+
+class Keeper:
+    """The thread, and the one job that it may have for each pipeline."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+        self.pool = ThreadPoolExecutor(1, thread_name_prefix="keeper")
+        self.jobs: dict[str, Future[None]] = {}
+
+    def after(self, pipeline: Pipeline, batch: int, lease: leases.Lease) -> None:
+        """After a micro-batch: raise what the last job raised, and begin the next one if it is time."""
+        job = self.jobs.get(pipeline.name)
+        if job is not None and job.done():
+            self.finish(pipeline)
+        every = settings().fold_after_batches
+        if every > 0 and batch > 0 and batch % every == 0 and pipeline.name not in self.jobs:
+            self.jobs[pipeline.name] = self.pool.submit(self.tidy, pipeline, lease)
+
+    def finish(self, pipeline: Pipeline) -> None:
+        """Wait for the job of a pipeline, and raise what it raised."""
+        job = self.jobs.pop(pipeline.name, None)
+        if job is not None:
+            job.result()
+
+    def leaves(self, pipeline: Pipeline) -> bool:
+        """Take back a job of a pipeline that waits; whether none of its runs, so that its table may be let go of."""
+        job = self.jobs.get(pipeline.name)
+        if job is not None and job.cancel():
+            del self.jobs[pipeline.name]
+            return True
+        return job is None or job.done()
+
+    def close(self) -> None:
+        """Wait for the job that runs; those that wait are left for another time."""
+        self.pool.shutdown(cancel_futures=True)
+
+    def tidy(self, pipeline: Pipeline, lease: leases.Lease) -> None:
+        leases.check(lease)
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "keeper")
+        tidy(self.spark, pipeline)
+
+
+def tidy(spark: SparkSession, pipeline: Pipeline) -> None:
+    """All of it, for one pipeline; doing so again changes nothing."""
+    told = ledger_table.newest(pipeline)
+    uncopied = ledger.after(pipeline.name, pipeline.version, told.generation, told.batch, limit=1)
+    if uncopied and uncopied[0].committed_at < now_ms() - COPY_AFTER_MS:
+        ledger_table.keep(spark, pipeline)
+    short_log.shorten(commit.path(pipeline))
+    fold(spark, pipeline)
+    trim(spark, pipeline)
+    vacuum_when_due(spark, pipeline)
+
+
+def vacuum_when_due(spark: SparkSession, pipeline: Pipeline) -> bool:
+    """Once a day, join the ledger table's files, and delete what folds and trims replaced more than a week ago."""
+    last = settings().home / "run" / f"vacuumed-{pipeline.name}-{pipeline.version}"
+    if last.exists() and time.time() - last.stat().st_mtime < DAY_SECONDS:
+        return False
+    if last.exists():  # a table's first day has nothing that old
+        spark.sql(f"VACUUM delta.`{commit.path(pipeline)}` RETAIN 168 HOURS")
+        if delta.table(ledger_table.path(pipeline)) is not None:
+            spark.sql(f"OPTIMIZE delta.`{ledger_table.path(pipeline)}`")
+            spark.sql(f"VACUUM delta.`{ledger_table.path(pipeline)}` RETAIN 168 HOURS")
+    last.touch()
+    return True

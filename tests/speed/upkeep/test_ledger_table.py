@@ -1,0 +1,91 @@
+"""The ledger of a control store that was lost is made again, at a cost that a long life does not change."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from tally.control import ledger
+from tally.control.ledger import MicroBatch
+from tally.lake import delta
+from tally.speed.upkeep import ledger_table
+
+
+@dataclass
+class Named:
+    name: str = "p"
+    version: str = "v1"
+
+
+def entry(batch: int, generation: int = 1) -> MicroBatch:
+    ranges = {"t": {0: (batch, batch + 1)}}
+    return MicroBatch(
+        pipeline="p", version="v1", generation=generation, batch=batch, ranges=ranges, late_watermark=0,
+        watermark=0, rows=1, delta_version=batch, committed_at=batch,
+    )  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream of whose hundred micro-batches the log holds the last ten, and the kept ones all but five of these."""
+    monkeypatch.setenv("TALLY_HOME", str(tmp_path))
+    monkeypatch.delenv("TALLY_CONTROL", raising=False)
+    monkeypatch.setattr(ledger_table, "PART", 7)
+    kept = [entry(batch) for batch in (*range(60, 95), *range(60), 10)]  # not in order, and one of them twice
+    rows = [
+        {n: getattr(one, n) for n in ledger_table.COLUMNS} | {"ranges": json.dumps(one.ranges)} for one in kept
+    ]  # fmt: skip
+    write_deltalake(ledger_table.path(Named()), pa.Table.from_pylist(rows))  # type: ignore[arg-type]
+    log = [as_commit(entry(batch)) for batch in range(99, 89, -1)]
+    monkeypatch.setattr(delta, "commits", lambda _: iter(log))
+
+
+def as_commit(one: MicroBatch) -> delta.Commit:
+    names = ("pipeline", "version", "generation", "batch", "ranges", "late_watermark", "watermark")
+    words = {"kind": "micro-batch", **{name: getattr(one, name) for name in names}}
+    metrics = {"numOutputRows": one.rows}
+    return delta.Commit(version=one.delta_version, timestamp=one.committed_at, words=words, metrics=metrics)
+
+
+def test_a_lost_ledger_is_made_again_from_the_log_and_from_what_was_kept() -> None:
+    assert ledger_table.repair(Named()) == 100  # type: ignore[arg-type]
+    assert ledger.read("p", "v1") == [entry(batch) for batch in range(100)]
+    assert ledger_table.repair(Named()) == 0, "nothing is lacking"  # type: ignore[arg-type]
+
+
+def test_a_repair_that_is_killed_has_kept_what_it_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, times = ledger.record, iter(range(100))
+
+    def dies(batches: object) -> None:
+        if next(times) == 4:
+            raise KeyboardInterrupt
+        real(batches)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, "record", dies)
+        with pytest.raises(KeyboardInterrupt):
+            ledger_table.repair(Named())  # type: ignore[arg-type]
+    reached, whole = ledger.unbroken("p", "v1")
+    assert (reached, whole) == ({1: 26}, True)
+    assert ledger_table.repair(Named()) == 73  # type: ignore[arg-type]
+    assert ledger.read("p", "v1") == [entry(batch) for batch in range(100)]
+
+
+def test_a_gap_is_found_and_filled() -> None:
+    ledger.record(entry(batch) for batch in range(100) if batch not in (0, 40, 41))
+    assert ledger.unbroken("p", "v1") == ({1: -1}, False)
+    ledger.record([entry(0), replace(entry(0), generation=2)])
+    assert ledger.unbroken("p", "v1") == ({1: 39, 2: 0}, False)
+    ledger_table.repair(Named())  # type: ignore[arg-type]
+    assert len(ledger.read("p", "v1", 1)) == 100
+
+
+def test_a_whole_ledger_reads_nothing_that_was_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.record(entry(batch) for batch in range(98))
+    monkeypatch.setattr(ledger_table, "parts", lambda _: pytest.fail("years of entries are read at each start"))
+    assert ledger_table.repair(Named()) == 2  # type: ignore[arg-type]
