@@ -74,7 +74,7 @@ BATCH = deep(
         ("a value in the file", JOIN, A, in_batch(layers.A_CENT, silently=True)),
         ("two rows exchanged", HOPPING, A, layers.exchanged),
         ("both layers alike", HOPPING, A, layers.in_both(layers.ONE_EVENT)),
-        ("the last bit", EVENTS, B, in_batch(layers.last_bit)),
+        ("the batch's last bit", EVENTS, B, in_batch(layers.last_bit)),
         ("a doubled row", EVENTS, A, in_batch(layers.doubled)),
         ("a row gone", EVENTS, A, in_batch(layers.gone)),
         ("the last bit", EVENTS, A, in_batch(layers.last_bit)),
@@ -264,4 +264,5 @@ ALL = (
     *STREAM, *BATCH, *ARCHIVE, *QUARANTINE, *CONTROL, *SEALS, *COMMITS, *COPIES, *BETWEEN, *MORE, *CHECKPOINT,
     *CONTRACTS, *AUDIT, *BEGINNINGS,
 )  # fmt: skip
+assert len({(one.name, one.when) for one in ALL}) == len(ALL), "two plants of one name"
 PLANTS = {one.name + ("" if one.when == B else ", sealed"): one for one in ALL}
