@@ -26,7 +26,18 @@ def measure(_: argparse.Namespace) -> dict[str, Any]:
         "imports": {f"{one} -> {two}": count for (one, two), count in sorted(between.items())},
         "in_circles": [name for name in packages if name in reach[name]],
         "order": order(between),
+        "drawn": drawn(between),
     }
+
+
+def drawn(between: Counter[tuple[str, str]]) -> list[str]:
+    """A line a package, from the roof down, with all that it imports: each name stands in a line below its own."""
+    floors = [name for name in reversed(order(between)) if "." in name] or sorted({one for one, _ in between})
+    short = {name: name.removeprefix("tally.") for name in floors}
+    return [
+        f"{short[name]:13} > {' '.join(short[other] for other in floors if (name, other) in between) or '-'}"
+        for name in floors
+    ]
 
 
 def package(module: str) -> str:
