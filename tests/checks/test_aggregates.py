@@ -38,6 +38,8 @@ from tally.checks.definition import check
         'F.hll_sketch_agg("id")',
         'F.expr("kll_sketch_agg_bigint(id)")',
         'F.max_by("fare", "at")',
+        'F.try_sum("id")',
+        'F.try_avg(F.col("id").cast("decimal(38,0)"))',
         'F.min_by("fare", F.struct("at", "id"))',
         'F.max_by("fare", F.struct("at", F.length(F.col("fare").cast("string"))))',
         'F.length(F.max(F.collate(F.col("fare").cast("string"), "UTF8_LCASE")))',

@@ -107,6 +107,10 @@ def test_a_session_may_filter_what_it_has_aggregated(spark: SparkSession, tmp_pa
         'F.expr("fare + rand(1)")',
         'F.expr("current_user()")',
         'F.lit("now").cast("timestamp")',
+        'F.lit(" Now UTC").cast("timestamp")',
+        'F.to_date(F.lit("today"))',
+        'F.to_timestamp(F.concat(F.lit("yester"), F.lit("day")))',
+        'F.concat(F.lit("to"), F.lit("morrow")).try_cast("date")',
         "F.expr(\"reflect('java.util.UUID', 'randomUUID')\")",
     ],
 )
@@ -216,3 +220,56 @@ def test_the_catalogue_of_the_two_layers_tests_is_good(spark: SparkSession, tmp_
         (tmp_path / "pipelines" / f"{kind}.py").write_text(text)
     found = check_all(load(tmp_path))
     assert set(found) == set(world.WINDOWS) and not any(found.values())
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        'F.col("id").cast("string").try_cast("timestamp")',
+        'F.to_timestamp(F.col("zone").cast("string"))',
+        'F.try_to_timestamp(F.concat(F.col("zone"), F.lit(":30")))',
+        'F.array(F.col("id").cast("string")).cast("array<timestamp>")[0]',
+        'F.from_json(F.col("id").cast("string"), "t TIMESTAMP")["t"]',
+    ],
+)
+def test_a_time_made_of_text_without_a_format_is_refused_because_its_date_may_be_todays(
+    spark: SparkSession, tmp_path: Path, column: str
+) -> None:
+    body = f'rides.withColumn("x", {column}).groupBy("window", "zone").agg(F.max("x").alias("x"))'
+    error = refused(spark, write(tmp_path, body=body))
+    assert "without a format" in error.message and "F.to_timestamp(" in (error.cure or "")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        'F.try_to_timestamp(F.col("id").cast("string"), F.lit("yyyyMMddHHmm"))',
+        'F.to_timestamp(F.lit("2026-01-05 10:00:00"))',
+        'F.greatest("at", F.lit("2026-01-05").cast("timestamp"))',
+        'F.col("id").cast("string").try_cast("date")',
+    ],
+)
+def test_a_time_that_the_events_alone_decide_is_fine(spark: SparkSession, tmp_path: Path, column: str) -> None:
+    body = f'rides.withColumn("x", {column}).groupBy("window", "zone").agg(F.max("x").alias("x"))'
+    assert check(spark, load(write(tmp_path, body=body)).pipelines["demand"])
+
+
+def test_a_constant_that_is_no_time_is_a_fault_of_its_pipeline_and_hides_no_other(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write(tmp_path, body='rides.where(F.col("at") > F.lit("soon").cast("timestamp")).groupBy("window", "zone").count()')
+    good = (write(tmp_path / "x") / "pipelines" / "demand.py").read_text().replace("def demand", "def supply")
+    (tmp_path / "pipelines" / "supply.py").write_text(good)
+    found = check_all(load(tmp_path))
+    assert len(found["demand"]) == 1 and "soon" in found["demand"][0].message and found["supply"] == []
+
+
+@pytest.mark.parametrize(
+    "measure",
+    ['F.max("fare").cast("string")', 'F.array_join(F.array_sort(F.collect_list("fare")).cast("array<string>"), ",")'],
+)
+def test_text_of_a_double_that_was_chosen_among_equal_ones_is_refused(
+    spark: SparkSession, tmp_path: Path, measure: str
+) -> None:
+    error = refused(spark, write(tmp_path, body=f'{GROUPED}.agg(({measure}).alias("x"))'))
+    assert "0.0 or -0.0" in error.message and "the number itself" in (error.cure or "")

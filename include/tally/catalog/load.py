@@ -135,6 +135,8 @@ def run(file: Path, name: str) -> ModuleType:
         frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).is_relative_to(file.parent)]
         where = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else str(file)
         cure = "a definition file must load without doing anything"
+        if "SESSION_OR_CONTEXT" in str(error):
+            cure = "name types by objects, F.udf(f, StringType()): to read one from text, Spark wants a session"
         if isinstance(error, TypeError | AttributeError):
             cure = "give topic(...) and pipeline(...) what docs/write_a_pipeline.md says"
         raise DefinitionError(f"{type(error).__name__}: {error}", where=where, cure=cure) from None

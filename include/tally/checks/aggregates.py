@@ -31,6 +31,8 @@ CURES = {
     "CollectList": "sort what it gathers, at once: F.array_sort(F.collect_list(...))",
     "CollectSet": "sort what it gathers, at once: F.array_sort(F.collect_set(...))",
     "ApproximatePercentile": "F.percentile(...) is exact and the same in any order",
+    "Sum": "F.sum of a type that has room: F.sum(F.col(x).cast('decimal(28,0)'))",
+    "Average": "F.avg of a type that has room: F.avg(F.col(x).cast('decimal(28,4)'))",
     "Mode": "F.mode(column, True) takes the least of equally frequent values",
     "MaxBy": 'end the order with what decides: F.max_by("x", F.struct("at", "x")), or with the unique column',
     "MinBy": 'end the order with what decides: F.min_by("x", F.struct("at", "x")), or with the unique column',
@@ -38,6 +40,8 @@ CURES = {
     "PythonUDAF": "use Spark's own aggregates, or gather: F.array_sort(F.collect_list(...)) and a udf over the array",
 }
 NAMED = "name the order: F.min_by or F.max_by of a struct that ends with the value itself"
+TO_TEXT = {"Cast", "FormatString", "StructsToJson", "StructsToCsv", "ToPrettyString"}
+FLOATING = re.compile("double|float")
 # Small changes of what these are given change what they give a little.
 SMOOTH = {
     "Alias", "Add", "Subtract", "Multiply", "Divide", "TryAdd", "TrySubtract", "TryMultiply", "TryDivide", "UnaryMinus",
@@ -68,6 +72,8 @@ def settled(function: Expression, above: Expression | None, lineage: Lineage, pi
     if function.kind == "ListAgg":
         orders = [child.below[0] for child in function.below if child.kind == "SortOrder"]
         return decided(function.below[0], orders, lineage, pipeline)
+    if function.kind in ("Sum", "Average") and str(function.jvm.prettyName()).startswith("try_"):
+        return function.below[0].type in ("double", "float")  # whether it overflows on its way is a matter of order
     if function.kind == "Mode":
         return bool(function.jvm.reverseOpt().isDefined())
     return function.kind in ORDER_FREE
@@ -121,12 +127,34 @@ def is_rounded(expression: Expression, rounded: set[int], pipeline: Pipeline) ->
         return True
     if expression.kind == "Cast" and expression.type == "double":
         return True
+    step = "nullif" if expression.kind.startswith("CommonExpression") else expression.kind.lower()
     refuse(
         pipeline,
-        f"{expression.kind.lower()} makes steps of a sum of doubles, whose last digits depend on the order of events",
+        f"{step} makes steps of a sum of doubles, whose last digits depend on the order of events",
         "sum a DECIMAL: F.sum(F.col(x).cast('decimal(38,6)')), or give the plain sum as the measure",
         expression,
     )
+
+
+def check_zeros(plan: Node, pipeline: Pipeline) -> None:
+    """Refuse text of a double that was chosen among others: 0.0 and -0.0 are equal, and which one stays is chance."""
+    chosen: set[int] = set()
+    for node in reversed(list(plan.walk())):  # from below
+        for expression in node.expressions:
+            parts = [one for one, _ in expression.walk()]
+            if not any(one.kind == "AggregateExpression" or one.id in chosen for one in parts):
+                continue
+            if expression.id is not None:
+                chosen.add(expression.id)
+            for one in parts:
+                of_chosen = any(part.kind == "AggregateExpression" or part.id in chosen for part, _ in one.walk())
+                if is_text(one) and of_chosen and any(FLOATING.search(child.type) for child in one.below):
+                    cure = "give the number itself, or a DECIMAL: its text follows from it"
+                    refuse(pipeline, "it makes text of a double that it chose among equal ones: 0.0 or -0.0", cure, one)
+
+
+def is_text(one: Expression) -> bool:
+    return one.kind in TO_TEXT and "string" in one.type
 
 
 def adds_doubles(function: Expression) -> bool:

@@ -41,18 +41,18 @@ def check_all(known: Catalogue) -> dict[str, list[TallyError]]:
 def check(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     """The flattened output over empty frames; raises at the author's line where the contract does not hold."""
     kind = kind_of(pipeline)
-    frames = kind.empty(spark)
     try:
+        frames = kind.empty(spark)
         with forbidden_actions(pipeline):
             out = pipeline.function(*frames)
         rows = kind.flattened(out)
+        plan = plan_of(out, frames)
+        check_plan(plan, out.schema, frames, pipeline)
+        check_streaming(spark, pipeline, shape(plan))
     except TallyError:
         raise
-    except Exception as error:
+    except Exception as error:  # also where Spark works a constant out, long after the function has ended
         raise author_error(error, pipeline) from None
-    plan = plan_of(out, frames)
-    check_plan(plan, out.schema, frames, pipeline)
-    check_streaming(spark, pipeline, shape(plan))
     return rows
 
 
@@ -65,17 +65,12 @@ def check_streaming(spark: SparkSession, pipeline: Pipeline, expected: list[str]
         frames.append(ticks.select(F.col("timestamp").alias(topic.event_time), *columns).select(*topic.columns))
     jvm: Any = spark.sparkContext._jvm
     mode = jvm.org.apache.spark.sql.streaming.OutputMode
-    try:
-        kind = kind_of(pipeline)
-        given = kind.unbounded(frames)
-        out = kind.streamed(given)
-        checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
-        plan = out._jdf.queryExecution().analyzed()
-        checker.checkForStreaming(plan, mode.Append() if pipeline.append_only else mode.Update())
-    except TallyError:
-        raise
-    except Exception as error:
-        raise author_error(error, pipeline) from None
+    kind = kind_of(pipeline)
+    given = kind.unbounded(frames)
+    out = kind.streamed(given)
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    plan = out._jdf.queryExecution().analyzed()
+    checker.checkForStreaming(plan, mode.Append() if pipeline.append_only else mode.Update())
     check_reach(spark, plan, pipeline)
     check_times(spark, plan, pipeline)
     if any(node.kind == "EventTimeWatermark" for node in plan_of(out, given).walk()):

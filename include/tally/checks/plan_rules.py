@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from tally.catalog.spec import Pipeline
-from tally.checks.aggregates import check_order, check_rounding
+from tally.checks.aggregates import check_order, check_rounding, check_zeros
 from tally.checks.grouping import Lineage, check_grouping, top_aggregate
 from tally.checks.plan import GIVEN, Expression, Node, refuse
 from tally.kinds import kind_of
@@ -24,6 +25,9 @@ CLOCKS = {
 SUBQUERIES = {"ScalarSubquery", "Exists", "ListQuery", "LateralSubquery", "InSubquery"}
 # Text that Spark reads as the clock where it makes a time of it.
 CLOCK_WORDS = {"now", "today", "tomorrow", "yesterday"}
+TIMES = re.compile("date|timestamp")
+FROM_TEXT = {"Cast", "ParseToTimestamp", "ParseToDate"}
+FROM_DOCUMENT = {"JsonToStructs", "CsvToStructs", "XmlToStructs", "VariantGet"}
 REFUSED_BY_DELTA = set(" ,;{}()\n\t=")
 AT_ANY_TIME = "use the event time; both layers must give the same rows at any time"
 COMPARED = (
@@ -49,6 +53,7 @@ def check_plan(plan: Node, schema: StructType, given: Sequence[DataFrame], pipel
         check_grouping(plan, lineage, pipeline)
     check_order(plan, lineage, pipeline)
     check_rounding(plan, pipeline)
+    check_zeros(plan, pipeline)
 
 
 def check_node(node: Node, pipeline: Pipeline) -> None:
@@ -69,13 +74,51 @@ def check_steady(expression: Expression, pipeline: Pipeline) -> None:
     steady = bool(expression.jvm.deterministic())
     for one, _ in expression.walk():
         name = str(one.jvm.prettyName()) if hasattr(one.jvm, "prettyName") else one.kind
-        text = one.kind == "Cast" and one.below[0].kind == "Literal" and one.below[0].words.strip().lower()
-        if one.kind in CLOCKS or (text in CLOCK_WORDS and one.type in ("date", "timestamp", "timestamp_ntz")):
+        text = clock_word(one)
+        if one.kind in CLOCKS or text:
             refuse(pipeline, f"the function reads the clock or chance: {text or name + '()'}", AT_ANY_TIME, one)
+        if takes_today(one):
+            cure = 'name the format: F.to_timestamp(x, "yyyy-MM-dd HH:mm:ss"), or F.try_to_timestamp with one'
+            refuse(
+                pipeline, "it makes a time of text without a format: of 12:30 Spark makes that time of today", cure, one
+            )
         if one.kind in SUBQUERIES:
             refuse(pipeline, "the function asks a subquery", "join the topics", one)
         if not steady and not one.jvm.deterministic() and all(child.jvm.deterministic() for child in one.below):
             refuse(pipeline, f"the function reads the clock or chance: {name}()", AT_ANY_TIME, one)
+
+
+def clock_word(one: Expression) -> str:
+    """The text that Spark reads as the clock where this makes a time of it; nothing where it does not."""
+    if one.kind not in FROM_TEXT or not TIMES.search(one.type):
+        return ""
+    for child in one.below[:1]:
+        if child.type == "string" and child.jvm.foldable():
+            text = folded(child)
+            if text.strip().lower().split(" ")[0] in CLOCK_WORDS:
+                return text.strip()
+    return ""
+
+
+def takes_today(one: Expression) -> bool:
+    """Whether text of an event may become a time whose date is that of the day on which it is read."""
+    if one.kind not in FROM_TEXT | FROM_DOCUMENT or "timestamp" not in one.type:
+        return False
+    if one.kind in FROM_DOCUMENT:
+        return "timestampformat" not in one.words.lower()
+    if len(one.below) > 1:  # a format
+        return False
+    return "string" in one.below[0].type and not one.below[0].jvm.foldable()
+
+
+def folded(constant: Expression) -> str:
+    """What a text without columns comes to."""
+    if constant.kind == "Literal":
+        return constant.words
+    try:
+        return str(constant.jvm.eval(None))
+    except Exception:  # it is only worked out once its plan is optimized: nobody can say that it is no such word
+        return next(iter(CLOCK_WORDS))
 
 
 def check_names(columns: DataType, pipeline: Pipeline) -> None:

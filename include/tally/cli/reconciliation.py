@@ -84,10 +84,15 @@ def distinct(batch: Mapping[str, Any] | None, stream: Mapping[str, Any] | None) 
     one, other = batch or {}, stream or {}
     names = [n for n in (one or other) if batch is None or stream is None or one.get(n) != other.get(n)]
 
-    def in_words(side: Mapping[str, Any] | None) -> str:
-        return "no row" if side is None else ", ".join(f"{name} {cell(side.get(name))}" for name in names)
+    def in_words(side: Mapping[str, Any] | None, beside: Mapping[str, Any]) -> str:
+        return "no row" if side is None else ", ".join(f"{n} {told(side.get(n), beside.get(n))}" for n in names)
 
-    return in_words(batch), in_words(stream)
+    return in_words(batch, other), in_words(stream, one)
+
+
+def told(value: Any, beside: Any) -> str:
+    """A value as short as it is still another one than that of the other side."""
+    return repr(value) if isinstance(value, float) and value != beside and cell(value) == cell(beside) else cell(value)
 
 
 def cell(value: Any) -> str:

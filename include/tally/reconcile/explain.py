@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -166,17 +166,24 @@ def cause_of(cut: Cut, cells: Cells, slot: int, end: int, key: tuple[Any, ...]) 
     return JOINED.join(sorted(found))
 
 
+def not_sent(*_: Any) -> None:
+    """Stands for the author's function where only the declaration is needed."""
+    raise AssertionError("a worker that gives causes calls no function of a pipeline")
+
+
 def with_causes(rows: DataFrame, cut: Cut, cells: Cells, unproven: Collection[int]) -> DataFrame:
     """Rows with `cause`, `explained` and `_rounding`: floating sums of the same events, and no difference at all.
 
     No event hides in a rounding: where one is counted in one layer only, a row is a difference however small.
     """
     keyed = bool(key_columns(cut, cut.pipeline.reads[0]))
+    # Python's workers get no function of the author's, which may hold what cannot be sent, and no ledger.
+    sent = replace(cut, pipeline=replace(cut.pipeline, function=not_sent), batches=cut.batches[-1:])
 
     def behind(slot: int, end: int, key: Row) -> str:
         if slot in unproven:  # neither the stream nor an earlier seal speaks for it
             return UNEXPLAINED
-        return cause_of(cut, cells, slot, end, tuple(key) if keyed else ())
+        return cause_of(sent, cells, slot, end, tuple(key) if keyed else ())
 
     named = F.udf(behind, "string", useArrow=False)
     caused = rows.withColumn("_events", named("_slot", "_over", F.struct(*cut.pipeline.key)))

@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType
 
 from tally.catalog.spec import Pipeline
 from tally.reconcile.rows import rounding
-from tally.reconcile.rows.digest import NOTHING, TEXTS, Digest, over_at, row_hash, slot_of
+from tally.reconcile.rows.digest import NOTHING, TEXTS, Digest, Text, over_at, row_hash, slot_of, texts_of
 
 # The share of its size that may be rounding, and the size of what is summed in each floating measure.
 Limit = tuple[float, Sequence[float]]
@@ -84,7 +84,7 @@ def side_by_side(sides: Mapping[str, DataFrame], pipeline: Pipeline) -> DataFram
     distance of each floating one. A side that has two rows of one window and key is near nothing.
     """
     kinds = measures_of(sides["batch"], pipeline)
-    joined = gathered(sides, ["window_start", "window_end", *pipeline.key], list(kinds))
+    joined = gathered(sides, ["window_start", "window_end", *pipeline.key], list(kinds), texts_of(pipeline))
     return joined.withColumns(
         {
             "_slot": slot_of(pipeline),
@@ -101,14 +101,16 @@ def measures_of(rows: DataFrame, pipeline: Pipeline) -> dict[str, DataType]:
     return {f.name: f.dataType for f in rows.schema.fields if f.name not in keys}
 
 
-def gathered(sides: Mapping[str, DataFrame], keys: list[str], measures: list[str]) -> DataFrame:
+def gathered(
+    sides: Mapping[str, DataFrame], keys: list[str], measures: list[str], texts: Mapping[str, Text]
+) -> DataFrame:
     """Each side's row of each window and key, as a struct, with the number of rows that the fullest side has."""
     packed = []
     for side, rows in sides.items():
         row = F.struct(F.lit(1).alias("_"), *measures).alias("_row")
         mine = side == "batch"
         none = F.lit(None).cast("decimal(38,0)")
-        hashes = [(row_hash(rows, text) if mine else none).alias(f"_{name}") for name, text in TEXTS.items()]
+        hashes = [(row_hash(rows, text) if mine else none).alias(f"_{name}") for name, text in texts.items()]
         packed.append(rows.select(*keys, F.lit(side).alias("_side"), row, *hashes))
     union = packed[0]
     for frame in packed[1:]:

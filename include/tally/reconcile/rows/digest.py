@@ -17,6 +17,7 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, FloatType, MapTyp
 
 from tally.base.duration import millis
 from tally.catalog.spec import Pipeline
+from tally.kinds import kind_of
 
 # Of complex values: to the microsecond, with what is null. The defaults leave out both.
 WHOLE = {
@@ -77,13 +78,20 @@ def in_bits(column: Column, kind: DataType) -> Column:
 
 
 def whole(column: Column, kind: DataType) -> Column:
-    """A value's text, to the last digit."""
+    """A value's text, to the last digit; there is one zero."""
+    if isinstance(kind, DoubleType | FloatType):
+        return (column + F.lit(0.0).cast(kind)).cast("string")
     if isinstance(kind, ArrayType | MapType | StructType):
         return F.to_json(F.struct(column.alias("v")), WHOLE)
     return column.cast("string")
 
 
 TEXTS: dict[str, Text] = {"decimal": in_decimals, "binary": in_bits, "exact": whole}
+
+
+def texts_of(pipeline: Pipeline) -> dict[str, Text]:
+    """As what a pipeline's values enter; where nothing is summed, whole: any other value is another row."""
+    return dict.fromkeys(TEXTS, whole) if kind_of(pipeline).row_by_row else TEXTS
 
 
 def row_hash(rows: DataFrame, text: Text = whole) -> Column:
@@ -105,7 +113,7 @@ def over_at() -> Column:
 
 def digests(rows: DataFrame, pipeline: Pipeline) -> dict[int, Digest]:
     """The digest of each slot that has rows, by slot start."""
-    hashes = [F.sum(row_hash(rows, text)).alias(name) for name, text in TEXTS.items()]
+    hashes = [F.sum(row_hash(rows, text)).alias(name) for name, text in texts_of(pipeline).items()]
     slots = rows.groupBy(slot_of(pipeline).alias("slot")).agg(
         F.count("*").alias("n"), *hashes, F.max(over_at()).alias("e")
     )

@@ -33,8 +33,10 @@ Test = Callable[[Column, DataType], Column | None]
 # Epoch milliseconds lie between 1973 and 5138; smaller numbers are seconds, larger ones micro- or nanoseconds. Before
 # 1970 they go back to 1900, as text does.
 LEAST_MILLIS, MOST_MILLIS, OLDEST_MILLIS = 100_000_000_000, 100_000_000_000_000, -2_208_988_800_000
-# Text has years from 1900 to 9999: one outside what Python's own times can say would stop every job that meets it.
-DATE_AND_TIME = r"^\s*(19|[2-9]\d)\d{2}-\d{2}-\d{2}[T ]\d{2}:\d{2}"
+# Text has years from 1900 to 9999: one outside what Python's own times can say would stop every job that meets it. On
+# the last day of these, only what is no later in UTC: 9999-12-31T23:00-02:00 is a time of the year 10000.
+LAST_DAY = r"9999-12-31(?![T ][\d:.]+\s*(Z|UTC|\+[\d:]+)?\s*$)"
+DATE_AND_TIME = rf"^\s*(?!{LAST_DAY})(19|[2-9]\d)\d{{2}}-\d{{2}}-\d{{2}}[T ]\d{{2}}:\d{{2}}"
 DATE = r"^\s*(19|[2-9]\d)\d{2}-\d{2}-\d{2}\s*$"
 # A decimal as text: Spark drops each comma in it, and "1,5" is 15.
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?$"
