@@ -20,7 +20,7 @@ MINUTE = 60_000
 T0 = 1_767_600_000_000
 HEAD = """
 from pyspark.sql import functions as F
-from tally import hopping, pipeline, session, tumbling
+from tally import events, hopping, pipeline, session, tumbling
 from topics import *
 
 """
