@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -146,6 +147,7 @@ def session(
     from pyspark.sql import SparkSession
 
     run = settings()
+    in_utc()
     for name in ECHOES:
         PySparkLogger.getLogger(name).disabled = True
     logging.getLogger("py4j").setLevel(logging.ERROR)  # it tells of each connection that it closes, to the very end
@@ -164,6 +166,16 @@ def session(
         signal.signal(signal.SIGINT, chosen)
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def in_utc() -> None:
+    """Let this process, and all that it starts, reckon in UTC.
+
+    PySpark makes each time of an event a local one first: in a zone east of UTC the last day of the year 9999 would stop
+    every job that meets it.
+    """
+    os.environ["TZ"] = "UTC"
+    time.tzset()
 
 
 def spark_home() -> Path:
