@@ -171,8 +171,8 @@ def session(
 def in_utc() -> None:
     """Let this process, and all that it starts, reckon in UTC.
 
-    PySpark makes each time of an event a local one first: in a zone east of UTC the last day of the year 9999 would stop
-    every job that meets it.
+    PySpark makes each time of an event a local one first: in a zone east of UTC the last day of the year 9999 would
+    stop every job that meets it.
     """
     os.environ["TZ"] = "UTC"
     time.tzset()
