@@ -78,9 +78,7 @@ def in_bits(column: Column, kind: DataType) -> Column:
 
 
 def whole(column: Column, kind: DataType) -> Column:
-    """A value's text, to the last digit; there is one zero."""
-    if isinstance(kind, DoubleType | FloatType):
-        return (column + F.lit(0.0).cast(kind)).cast("string")
+    """A value's text, to the last digit."""
     if isinstance(kind, ArrayType | MapType | StructType):
         return F.to_json(F.struct(column.alias("v")), WHOLE)
     return column.cast("string")
