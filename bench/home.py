@@ -45,21 +45,22 @@ def tally(*arguments: str) -> Any:
 def timed(*arguments: str) -> tuple[Any, dict[str, float]]:
     """Run one verb; its document, and what it cost: wall seconds, CPU seconds of it and its JVM, peak memory in MB."""
     peak, cpu, began = 0, dict[int, float](), time.monotonic()
-    process = subprocess.Popen(
-        [TALLY, *arguments, "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    parent = psutil.Process(process.pid)
-    while process.poll() is None:
-        peak = max(peak, memory(parent))
-        cpu.update(cpu_by_process(parent))
-        time.sleep(0.2)
-    out = process.stdout.read() if process.stdout else ""
+    with tempfile.TemporaryFile("w+") as out:  # no pipe: a document of thousands of ranges would fill it, and wait
+        process = subprocess.Popen([TALLY, *arguments, "--json"], stdout=out, stderr=subprocess.DEVNULL)
+        parent = psutil.Process(process.pid)
+        while process.poll() is None:
+            peak = max(peak, memory(parent))
+            cpu.update(cpu_by_process(parent))
+            time.sleep(0.2)
+        took = time.monotonic() - began
+        out.seek(0)
+        document = json.loads(out.read().strip().splitlines()[-1])
     cost = {
-        "wall_seconds": round(time.monotonic() - began, 1),
+        "wall_seconds": round(took, 1),
         "cpu_seconds": round(sum(cpu.values()), 1),
         "peak_mb": round(peak / 2**20),
     }
-    return json.loads(out.strip().splitlines()[-1]), cost
+    return document, cost
 
 
 def cpu_by_process(parent: psutil.Process) -> dict[int, float]:
