@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -40,13 +41,22 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
     write_whole(path, json.dumps(document) + "\n")
 
 
+# Seconds before a document that cannot be read is read again: a reader may meet half of what is just being written.
+AGAIN = (0.001, 0.01, 0.05)
+
+
 def read_json(path: Path) -> dict[str, Any]:
-    """The document, or {} where there is none that can be read."""
-    try:
-        document = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return document if isinstance(document, dict) else {}
+    """The document, or {} where there is none that can be read, also not a moment later."""
+    for pause in (*AGAIN, None):
+        try:
+            document = json.loads(path.read_text())
+            return document if isinstance(document, dict) else {}
+        except OSError:
+            return {}
+        except ValueError:
+            if pause is not None:
+                time.sleep(pause)
+    return {}
 
 
 def identity(process: psutil.Process) -> dict[str, Any]:
@@ -175,12 +185,18 @@ def _this_boot(boot: str | None, created: float) -> bool:
     return created >= psutil.boot_time() - CLOCK_STEP
 
 
+# Bytes of a log's end that are looked at: some hundred lines of a stack trace.
+TAIL = 64_000
+
+
 def tail(log: Path, lines: int = 12, since: int = 0) -> str:
-    """The last lines of a log, of what was written past byte `since`."""
+    """The last lines of a log, whole ones, of what was written past byte `since`."""
     try:
         with log.open("rb") as file:
-            file.seek(max(since, log.stat().st_size - 64_000))
-            return "\n".join(file.read().decode(errors="replace").splitlines()[-lines:])
+            begins = max(since, log.stat().st_size - TAIL)
+            file.seek(begins)
+            read = file.read().decode(errors="replace").splitlines()
+            return "\n".join(read[1 if begins > since else 0 :][-lines:])
     except OSError:
         return ""
 
