@@ -20,8 +20,8 @@ from tally.base.settings import settings
 from tally.control import audits, incidents, seals
 from tally.jobs.batch import batch
 from tally.jobs.reconcile import reconcile as reconciled
-from tally.reconcile.audit.audit import audit, rolling
 from tally.reconcile.audit.doubted import CAUSE
+from tally.reconcile.audit.sealed_windows import audit, rolling
 
 DAY = 24 * 60 * MINUTE
 

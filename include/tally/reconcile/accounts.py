@@ -22,7 +22,7 @@ from tally.kinds import fates, kind_of
 from tally.lake import delta
 from tally.reconcile.comparison import Balance, Conservation
 from tally.reconcile.cut import Cut
-from tally.reconcile.replay import replay
+from tally.reconcile.replay import expected_rows
 from tally.sources import archive
 from tally.sources.columns import columns
 
@@ -74,7 +74,9 @@ def account(
     if not ranges:
         return [([], of_rows([])) for _ in cut.pipeline.reads]
     parts = zip(cut.pipeline.reads, times_of(cut, ranges, ends), strict=True)
-    return [(times, counted(replay.tagged_events(spark, cut, topic, times), topic, cut)) for topic, times in parts]
+    return [
+        (times, counted(expected_rows.tagged_events(spark, cut, topic, times), topic, cut)) for topic, times in parts
+    ]
 
 
 def times_of(cut: Cut, ranges: Sequence[Range], ends: Mapping[int, int]) -> list[list[Range]]:
