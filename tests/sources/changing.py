@@ -151,7 +151,7 @@ def check(spark: SparkSession, topic: Topic) -> None:
     """Each record is in one place, the manifests hold, and the counts by ingest are those of the rows."""
     kept, not_kept = archived(spark, topic), refused(spark, topic)
     assert sorted([*map(str, kept), *not_kept]) == ["1", "2", "3", "4", "5", "6"]
-    assert verification.verify(spark, topic, deep=True) == []
+    assert verification.verify(spark, verification.Extent(topic=topic, deep=True)) == []
     history = runs.ingest_history(topic.name)
     assert [row["archived"] for row in history] == [sum(i <= 3 for i in kept), sum(i > 3 for i in kept)]
     assert [sum(row["quarantined"].values()) + row["archived"] for row in history] == [3, 3]

@@ -74,13 +74,13 @@ def mend(spark: SparkSession, topic: Topic) -> Mended:
         commit_copies.repair(topic, whole=True)
         last = archive.progress(topic)
         assert last is not None
-        found = verification.verify(spark, topic, deep=True)
+        found = verification.verify(spark, verification.Extent(topic=topic, deep=True))
         wrong, gone = retained(topic, found)
         if wrong:
             replace(spark, topic, last, wrong)
         if not gone:
             redecode.bring(spark, topic)
-            left = verification.verify(spark, topic, deep=True)
+            left = verification.verify(spark, verification.Extent(topic=topic, deep=True))
             if left:
                 raise verification.refusal(topic, left)
     return Mended(topic=topic.name, found=found, read=wrong, gone=gone, unreadable=unread)
