@@ -62,9 +62,9 @@ def looked_at(spark: Any, hour: tuple[int, int]) -> dict[str, Any]:
     topic = catalogue().topic("rides")
     took: dict[str, Any] = {}
     for name, look in {
-        "verify_hour": lambda: verification.verify(spark, topic, [hour]),
-        "verify_all": lambda: verification.verify(spark, topic),
-        "verify_deep": lambda: verification.verify(spark, topic, deep=True),
+        "verify_hour": lambda: verification.verify(spark, verification.Extent(topic=topic, ranges=[hour])),
+        "verify_all": lambda: verification.verify(spark, verification.Extent(topic=topic)),
+        "verify_deep": lambda: verification.verify(spark, verification.Extent(topic=topic, deep=True)),
     }.items():
         took[name], found = timed(spark, look)
         assert found == [], found

@@ -10,7 +10,7 @@ from tally.base.errors import AnswerIsNo, TallyError
 def main() -> int:
     try:
         from tally.catalog.load import catalogue
-        from tally.reconcile.audit.audit import rolling
+        from tally.reconcile.audit.sealed_windows import rolling
 
         found = [rolling(name) for name in sorted(catalogue().pipelines)]
         for one in found:

@@ -70,7 +70,7 @@ def reconcile(stage: Stage) -> Said:
 
 
 def audit(stage: Stage, *, deep: bool = False) -> Said:
-    from tally.reconcile.audit.audit import audit as looked
+    from tally.reconcile.audit.sealed_windows import audit as looked
 
     return run("audit --deep" if deep else "audit", lambda: looked(stage.name, deep=deep).as_dict())
 

@@ -22,7 +22,7 @@ from tally.kinds import kind_of
 from tally.lake import delta, tables
 from tally.reconcile import cut as cuts
 from tally.reconcile.compare import ranges_of
-from tally.reconcile.replay import replay
+from tally.reconcile.replay import expected_rows
 from tally.speed.upkeep import keeper, ledger_table, short_log
 from tally.speed.upkeep.fold import FILES_WORTH_A_FOLD, newest_rows, trimmed_days
 from tally.speed.upkeep.keeper import Keeper
@@ -96,7 +96,7 @@ def test_only_the_needed_part_of_the_ledger_is_read(
     lasts = [(end - minutes * MINUTE, end) for minutes in (5, 20, 300)]
     slots = [{start: start + MINUTE for start in range(*last, MINUTE)} for last in lasts]
     times = [kind_of(cut.pipeline).replay_reads(spark, ends, cut.stated.versions) for ends in slots]
-    cuts_of = [cuts.reaching_back(cut, replay.first_offsets(cut, of_topics)) for of_topics in times]
+    cuts_of = [cuts.reaching_back(cut, expected_rows.first_offsets(cut, of_topics)) for of_topics in times]
     assert all(one.last == cut.last == world.ledger(name)[-1] for one in cuts_of)
     numbers = [len(one.batches) for one in cuts_of]
     assert 1 <= numbers[0] < numbers[1] <= numbers[2] == len(world.ledger(name))

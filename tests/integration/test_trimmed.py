@@ -17,7 +17,7 @@ from world import MINUTE, T0, World
 from tally.base.errors import AnswerIsNo
 from tally.base.settings import settings
 from tally.control import seals
-from tally.reconcile.audit.audit import audit
+from tally.reconcile.audit.sealed_windows import audit
 from tally.speed.upkeep import ledger_table
 from tally.speed.upkeep.fold import trim
 

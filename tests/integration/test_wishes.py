@@ -114,28 +114,28 @@ def test_a_query_that_fails_is_tried_alone_and_the_next_driver_knows_how_often(
     world: World, driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     until(lambda: running(PLAIN) and running(OTHER))
-    start = queries.start
+    prepare = queries.prepare
 
-    def broken(keeper: object, pipeline: object, *rest: object, **more: object) -> object:
+    def broken(spark: object, pipeline: object, lease: object) -> object:
         if getattr(pipeline, "name", "") == PLAIN:
             raise StreamFailed("no space left", pipeline=PLAIN, cure="make room")
-        return start(keeper, pipeline, *rest, **more)  # type: ignore[arg-type]
+        return prepare(spark, pipeline, lease)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(queries, "start", broken)
+    monkeypatch.setattr(queries, "prepare", broken)
     streams.want_anew(PLAIN, by="test", why="")
     until(lambda: row(PLAIN).get("failures", 0) >= 3)  # type: ignore[operator]
     assert running(OTHER)
     found = status.diagnose(PLAIN)
     assert found.state == "crash_looping" and "no space left" in found.reason and "try" in found.reason
     (incident,) = incidents.opened(PLAIN)
-    assert (incident["cause"], incident["cure"]) == ("stream failed", "make room")
-    assert incident["times"] >= 3
+    assert (incident.cause, incident.cure) == ("stream failed", "make room")
+    assert incident.times >= 3
 
     streams.show(PLAIN, failures=6, retry_at=now_ms() + 40_000)
     heir = StreamRunner(driver, world.pipeline(PLAIN))
     assert heir.tries.failures == 6 and 35 < heir.tries.retry_at - time.monotonic() <= 40
 
-    monkeypatch.setattr(queries, "start", start)
+    monkeypatch.setattr(queries, "prepare", prepare)
     before = len(world.ledger(PLAIN))
     world.produce(worlds.story(7, 10, world.prefix))
     desired_state.restart(PLAIN, by="ada", why="made room")
@@ -154,7 +154,7 @@ def test_what_tally_refuses_is_given_up_with_its_cure(
         raise refusal
 
     with monkeypatch.context() as patch:
-        patch.setattr(queries, "start", refused)
+        patch.setattr(queries, "prepare", refused)
         streams.want_anew(PLAIN, by="test", why="")
         until(lambda: row(PLAIN)["state"] == "gave_up")
         tries = row(PLAIN)["failures"]

@@ -64,9 +64,9 @@ def test_ingest_says_what_it_wrote(made: World, spark: SparkSession) -> None:
     made.batch(NAME)
     produce(made, 30, 1, late=10 * MINUTE)
     ingest(spark, topic)
-    assert verification.verify(spark, topic, deep=True) == []
+    assert verification.verify(spark, verification.Extent(topic=topic, deep=True)) == []
     span = (T0, T0 + 20 * MINUTE)
-    assert verification.verify(spark, topic, [span]) == []
+    assert verification.verify(spark, verification.Extent(topic=topic, ranges=[span])) == []
     for place, path in (("archive", archive.path(topic)), ("quarantine", archive.quarantine_path(topic))):
         rows = spark.read.format("delta").load(path)
         assert set(archive.SKIPPED_BY) < set(rows.columns), place
@@ -93,13 +93,13 @@ def test_whatever_is_done_to_a_row_is_named(made: World, spark: SparkSession) ->
     for harm, says in HARMS:
         harm(table, spark.read.format("delta").load(archive.path(topic)), VICTIM)
         for found in (
-            verification.verify(spark, topic, [(T0, T0 + MINUTE)]),
-            verification.verify(spark, topic, since=0),
+            verification.verify(spark, verification.Extent(topic=topic, ranges=[(T0, T0 + MINUTE)])),
+            verification.verify(spark, verification.Extent(topic=topic, since=0)),
         ):
             named = [one for one in found if says in str(one) and (one.first, one.partition) == (16, 0)]
             assert named and named[0].seq == 1, (says, HARMS.index((harm, says)), found)
         table.restoreToVersion(whole)
-        assert verification.verify(spark, topic) == []
+        assert verification.verify(spark, verification.Extent(topic=topic)) == []
 
 
 @pytest.mark.parametrize(("harm", "says"), HARMS[:2])
@@ -121,5 +121,5 @@ def test_nothing_is_stated_from_an_archive_that_was_harmed(
 def test_compaction_changes_no_row(made: World, spark: SparkSession) -> None:
     topic = made.pipeline(NAME).reads[0]
     assert [done.joined > 1 for done in maintain(spark) if done.table == f"archive/{topic.name}"] == [True]
-    assert verification.verify(spark, topic, deep=True) == []
+    assert verification.verify(spark, verification.Extent(topic=topic, deep=True)) == []
     assert not [file for file in delta.table(archive.path(topic)).file_uris() if ".zstd." not in file]

@@ -60,7 +60,7 @@ def test_no_other_module_asks_which_kind_a_pipeline_is_of() -> None:
     ],
 )
 def test_a_line_that_asks_is_found(planted: str) -> None:
-    file = "reconcile/replay/replay.py"
+    file = "reconcile/replay/expected_rows.py"
     text = Path(TALLY, file).read_text()
     (found,) = {line.split(":")[1] for line in asked(file, f"{text}\n{planted}\n")}
     assert int(found) > text.count("\n")
@@ -79,4 +79,4 @@ def test_a_line_that_asks_is_found(planted: str) -> None:
     ],
 )
 def test_a_line_that_asks_for_nothing_is_left_be(innocent: str) -> None:
-    assert not asked("reconcile/replay/replay.py", innocent)
+    assert not asked("reconcile/replay/expected_rows.py", innocent)

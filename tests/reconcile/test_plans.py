@@ -17,7 +17,7 @@ from tally.control.ledger import MicroBatch
 from tally.kinds import kind_of
 from tally.kinds.session import Sessions
 from tally.reconcile.cut import Cut
-from tally.reconcile.replay import replay
+from tally.reconcile.replay import expected_rows
 from tally.reconcile.rows.differences import by_slot_rows, side_by_side
 from tally.sources import archive
 
@@ -77,8 +77,8 @@ def test_no_plan_grows_with_windows_or_micro_batches(
             batch = kind.sessions(spark, times[0], cut.stated.versions)
         else:
             batch = kind.scope(spark, ranges, cut.stated.versions).rows
-        frames = [replay.tagged_events(spark, cut, *part) for part in zip(pipeline.reads, times, strict=True)]
-        stream = replay.replayed(cut, frames, ranges)
+        frames = [expected_rows.tagged_events(spark, cut, *part) for part in zip(pipeline.reads, times, strict=True)]
+        stream = expected_rows.replayed(cut, frames, ranges)
         rows = side_by_side({"batch": batch, "stream": stream}, pipeline)
         lengths.append([length([batch]), length(frames), length([stream]), length([by_slot_rows(rows, 1)])])
     few, many = lengths

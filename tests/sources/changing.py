@@ -151,10 +151,10 @@ def check(spark: SparkSession, topic: Topic) -> None:
     """Each record is in one place, the manifests hold, and the counts by ingest are those of the rows."""
     kept, not_kept = archived(spark, topic), refused(spark, topic)
     assert sorted([*map(str, kept), *not_kept]) == ["1", "2", "3", "4", "5", "6"]
-    assert verification.verify(spark, topic, deep=True) == []
+    assert verification.verify(spark, verification.Extent(topic=topic, deep=True)) == []
     history = runs.ingest_history(topic.name)
-    assert [row["archived"] for row in history] == [sum(i <= 3 for i in kept), sum(i > 3 for i in kept)]
-    assert [sum(row["quarantined"].values()) + row["archived"] for row in history] == [3, 3]
+    assert [row.archived for row in history] == [sum(i <= 3 for i in kept), sum(i > 3 for i in kept)]
+    assert [sum(row.quarantined.values()) + row.archived for row in history] == [3, 3]
     before = runs.ingest_history(topic.name)
     commit_copies.repair(topic, whole=True)
     assert runs.ingest_history(topic.name) == before, "the words are the truth"

@@ -41,8 +41,8 @@ def test_offsets_without_a_record_are_counted_by_kafka(rides: Topic, spark: Spar
     """Three records, two that were aborted, and a marker at each end of a transaction in each partition."""
     (done,) = ingest.ingest(spark, rides)
     assert (done.records, done.archived, done.quarantined, done.gaps) == (9, 3, {}, 6)
-    assert runs.ingest_history(rides.name)[-1]["gaps"] == 6
-    assert verification.verify(spark, rides, deep=True) == []
+    assert runs.ingest_history(rides.name)[-1].gaps == 6
+    assert verification.verify(spark, verification.Extent(topic=rides, deep=True)) == []
 
 
 @pytest.mark.parametrize("kafkas", [2, 4])
@@ -66,4 +66,4 @@ def test_delta_writes_other_rows_than_were_counted(
         ingest.ingest(spark, rides)
     monkeypatch.undo()
     with pytest.raises(AnswerIsNo, match=r"partition 0, offsets .*: lost 2 \(archive, ingest 2\)"):
-        verification.check(spark, rides)
+        verification.check(spark, verification.Extent(topic=rides))

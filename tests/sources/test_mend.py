@@ -55,7 +55,7 @@ def lose_a_refused_one(spark: SparkSession, topic: Topic) -> None:
 def test_what_differs_is_read_again(rides: Topic, spark: SparkSession) -> None:
     for harm in (lose_a_refused_one, double_one_and_invent_one, lose_one_and_change_one):
         harm(spark, rides)
-        assert verification.verify(spark, rides, deep=True)
+        assert verification.verify(spark, verification.Extent(topic=rides, deep=True))
         if harm is not double_one_and_invent_one:
             assert mend(spark, rides).found
     check(spark, rides)
@@ -66,7 +66,7 @@ def test_a_mend_that_dies_is_done_again(rides: Topic, spark: SparkSession) -> No
     lose_one_and_change_one(spark, rides)
     lose_a_refused_one(spark, rides)
     killed("mend.between_quarantine_and_archive", "mend", rides.name)
-    assert verification.verify(spark, rides, deep=True)
+    assert verification.verify(spark, verification.Extent(topic=rides, deep=True))
     mend(spark, rides)
     check(spark, rides)
 
@@ -87,7 +87,7 @@ def test_files_that_are_gone_or_broken_are_read_again(rides: Topic, spark: Spark
     held[40] ^= 0xFF
     refused.write_bytes(held)
     with pytest.raises(AnswerIsNo, match="a file of archive/mended cannot be read") as told:
-        verification.check(spark, rides)
+        verification.check(spark, verification.Extent(topic=rides))
     assert "tally mend mended" in str(told.value.cure)
     killed("mend.before_taking_out", "mend", rides.name)
     done = mend(spark, rides)
@@ -123,5 +123,5 @@ def test_what_kafka_has_no_more_is_refused_with_its_range(
     assert run(["mend", rides.name]) == 1
     said = capfd.readouterr().out
     assert "topic mended, partition 1, offsets [1, 2)" in said and "Kafka does not hold it any more" in said
-    (left,) = verification.verify(spark, rides, deep=True)
+    (left,) = verification.verify(spark, verification.Extent(topic=rides, deep=True))
     assert (left.place, left.partition, left.first, left.to, left.lost) == ("archive", 1, 1, 2, 1)

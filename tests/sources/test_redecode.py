@@ -100,7 +100,7 @@ def test_rows_without_bytes_cannot_be_decoded_again(
     monkeypatch.setenv("TALLY_HOME", str(tmp_path / "another"))
     monkeypatch.setenv("TALLY_ARCHIVE_BYTES", "false")
     ingest(spark, rides)
-    assert verification.verify(spark, rides, deep=True) == []
+    assert verification.verify(spark, verification.Extent(topic=rides, deep=True)) == []
     kept = spark.read.format("delta").load(archive.path(rides))
     assert [(row["_key"], row["_value"]) for row in kept.collect()] == [(None, None)] * 3
     changed = define(rides.name, f"{PLAIN}, tip DOUBLE")
@@ -124,8 +124,8 @@ def test_an_archive_of_an_older_layout_is_refused_with_its_cure(
         (tmp_path / "home" / "lake" / layer).rename(tmp_path / layer)
     (done,) = ingest(spark, rides)
     assert (done.seq, done.archived, sum(done.quarantined.values())) == (2, 3, 3), "all again, counted on"
-    assert [row["seq"] for row in runs.ingest_history(rides.name)] == [2]
-    assert verification.verify(spark, rides, deep=True) == []
+    assert [row.seq for row in runs.ingest_history(rides.name)] == [2]
+    assert verification.verify(spark, verification.Extent(topic=rides, deep=True)) == []
 
 
 @pytest.mark.parametrize(

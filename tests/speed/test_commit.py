@@ -11,6 +11,7 @@ from tally.control import ledger
 from tally.control.leases import Lease
 from tally.control.ledger import MicroBatch
 from tally.speed import commit
+from tally.speed.commit import Target
 
 HELD = MicroBatch(
     pipeline="p", version="v1", generation=2, batch=7, ranges={}, late_watermark=0, watermark=0, rows=1,
@@ -18,13 +19,23 @@ HELD = MicroBatch(
 )  # fmt: skip
 
 
-LEASE = Lease(name="speed/p/v1", epoch=1, sure=True)
-
-
 @dataclass
 class Named:
     name: str = "p"
     version: str = "v1"
+
+
+class Unasked:
+    """Stands for the session that runs the query: what writes nothing has nothing to ask it."""
+
+    @property
+    def streams(self) -> None:
+        raise AssertionError("it was asked for its queries")
+
+
+def target(generation: int) -> Target:
+    lease = Lease(name="speed/p/v1", epoch=1, sure=True)
+    return Target(spark=Unasked(), pipeline=Named(), generation=generation, lease=lease)  # type: ignore[arg-type]
 
 
 class Rows:
@@ -54,7 +65,7 @@ def table_at_seven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_newest_batch_again_is_run_into_nothing() -> None:
     rows = Rows()
-    assert commit.write(rows, 7, Named(), 2, LEASE, dict) is HELD  # type: ignore[arg-type]
+    assert commit.write(rows, 7, target(2)) is HELD  # type: ignore[arg-type]
     assert rows.saved == ["noop"]
 
 
@@ -62,7 +73,7 @@ def test_a_batch_that_leaves_some_out_is_refused() -> None:
     rows = Rows()
     for batch, generation, reached in ((9, 2, "7"), (1, 3, "7")):
         with pytest.raises(AnswerIsNo, match=f"micro-batch {batch}, the table only at {reached}") as refused:
-            commit.write(rows, batch, Named(), generation, LEASE, dict)  # type: ignore[arg-type]
+            commit.write(rows, batch, target(generation))  # type: ignore[arg-type]
         assert refused.value.cure
     assert rows.saved == []
 
@@ -70,6 +81,6 @@ def test_a_batch_that_leaves_some_out_is_refused() -> None:
 def test_an_older_batch_is_refused_and_says_what_to_put_back() -> None:
     rows = Rows()
     with pytest.raises(AnswerIsNo, match="micro-batch 5, the table already at 7") as refused:
-        commit.write(rows, 5, Named(), 2, LEASE, dict)  # type: ignore[arg-type]
+        commit.write(rows, 5, target(2))  # type: ignore[arg-type]
     assert "newest checkpoint" in (refused.value.cure or "")
     assert rows.saved == []

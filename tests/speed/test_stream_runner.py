@@ -49,13 +49,17 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The queries that were started; each is over when it is stopped."""
     names: list[str] = []
 
-    def start(keeper: Keeper, pipeline: Named, *_: Any, **__: Any) -> Any:
-        names.append(pipeline.name)
+    def prepare(_: Any, pipeline: Named, lease: leases.Lease) -> Any:
+        return SimpleNamespace(target=SimpleNamespace(pipeline=pipeline, lease=lease))
+
+    def begin(ready: Any, *_: Any, **__: Any) -> Any:
+        names.append(ready.target.pipeline.name)
         query = SimpleNamespace(isActive=True, status={"isTriggerActive": False, "message": ""}, lastProgress=None)
         query.stop = lambda: setattr(query, "isActive", False)
         return query
 
-    monkeypatch.setattr(queries, "start", start)
+    monkeypatch.setattr(queries, "prepare", prepare)
+    monkeypatch.setattr(queries, "begin", begin)
     return names
 
 

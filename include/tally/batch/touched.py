@@ -82,10 +82,10 @@ def check(
     since: int = -1,
 ) -> None:
     """Hold what is read of the archive against its manifests: event times in the ranges, ingests since one."""
-    verification.check(
-        spark, topic, ranges, version=last.delta_version, seq=last.seq, since=since, places=["archive"],
-        pipeline=pipeline.name,
-    )  # fmt: skip
+    extent = verification.Extent(
+        topic=topic, ranges=ranges, version=last.delta_version, seq=last.seq, since=since, places=["archive"]
+    )
+    verification.check(spark, extent, pipeline.name)
 
 
 def cells_of(events: DataFrame, topic: Topic, step: int) -> list[int]:

@@ -45,7 +45,7 @@ def audit(
 ) -> None:
     """Go over sealed windows again: the table against each seal, each seal against the archive; hold what fails."""
     from tally.catalog.load import catalogue
-    from tally.reconcile.audit.audit import audit as go_over
+    from tally.reconcile.audit.sealed_windows import audit as go_over
 
     check_range(pipeline, since, until)
     known = catalogue()

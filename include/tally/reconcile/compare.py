@@ -23,7 +23,7 @@ from tally.reconcile.comparison import Comparison, CutMark, SlotState
 from tally.reconcile.cut import Cut, closed, due, find, reaching_back
 from tally.reconcile.explain import Explanation, explain
 from tally.reconcile.layers import Layers
-from tally.reconcile.replay import replay
+from tally.reconcile.replay import expected_rows
 from tally.reconcile.replay.filtered import filters
 from tally.reconcile.rows.differences import Slot
 from tally.reconcile.rows.digest import NOTHING
@@ -99,7 +99,7 @@ def with_ledger(cut: Cut, ranges: Sequence[Range]) -> Cut:
     """The cut with every micro-batch that can have held an event of these windows, or a copy of one."""
     # With ids, once more: now it is known how far back the stream held them when it took those events.
     for _ in range(2 if any(topic.unique for topic in cut.pipeline.reads) else 1):
-        cut = reaching_back(cut, replay.first_offsets(cut, event_ranges(cut.pipeline, ranges)))
+        cut = reaching_back(cut, expected_rows.first_offsets(cut, event_ranges(cut.pipeline, ranges)))
     return cut
 
 

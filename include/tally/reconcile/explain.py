@@ -25,7 +25,7 @@ from tally.reconcile.causes import JOINED, UNEXPLAINED
 from tally.reconcile.comparison import Difference
 from tally.reconcile.cut import Cut, reaching_back
 from tally.reconcile.layers import Layers
-from tally.reconcile.replay import replay
+from tally.reconcile.replay import expected_rows
 from tally.reconcile.rows.differences import limits_frame, not_the_same
 from tally.sources.ranged import in_ranges
 
@@ -60,18 +60,18 @@ def explain(spark: SparkSession, cut: Cut, both: Layers, number: int) -> Explana
     slots = merge((slot, slot + step) for slot in differing)
     around = kind.replay_reads(spark, {slot: one.last_end for slot, one in differing.items()}, cut.stated.versions)
     if around != event_ranges(pipeline, slots):  # further than the comparison looked
-        cut = reaching_back(cut, replay.first_offsets(cut, around))
+        cut = reaching_back(cut, expected_rows.first_offsets(cut, around))
     frames = [
-        replay.tagged_events(spark, cut, topic, times).cache()
+        expected_rows.tagged_events(spark, cut, topic, times).cache()
         for topic, times in zip(pipeline.reads, around, strict=True)
     ]
     try:
         sides = {side: in_ranges(rows, "window_start", slots) for side, rows in both.sides.items()}
-        keys = replay.differing_keys(sides["batch"], sides["stream"], pipeline)
+        keys = expected_rows.differing_keys(sides["batch"], sides["stream"], pipeline)
         affected = [kind.narrowed(frame, keys) for frame in frames]
         behind = events_behind(affected, cut, set(differing))
-        sides["replayed"] = replay.replayed(cut, affected, slots)
-        sides["restated"] = replay.restated(cut, affected, slots)
+        sides["replayed"] = expected_rows.replayed(cut, affected, slots)
+        sides["restated"] = expected_rows.restated(cut, affected, slots)
         rows = not_the_same(sides, pipeline, limits_frame(spark, {slot: both.limit(slot) for slot in differing}))
         unproven = trimmed.unproven(spark, cut, sorted(differing), behind.touched_by(fates.SKIPPED))
         rows = with_causes(rows, cut, behind.cells, unproven).cache()

@@ -20,7 +20,7 @@ from tally.kinds import kind_of
 from tally.reconcile import revisions
 from tally.reconcile.comparison import Comparison
 from tally.reconcile.cut import Cut
-from tally.reconcile.replay import replay
+from tally.reconcile.replay import expected_rows
 from tally.reconcile.rows.digest import NOTHING, alike, digests
 from tally.sources.archived import Until
 from tally.speed.upkeep.fold import trimmed_days
@@ -38,10 +38,10 @@ def stand_in(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> DataFram
         return None
     around = kind_of(cut.pipeline).replay_reads(spark, held, cut.stated.versions)
     frames = [
-        replay.tagged_events(spark, cut, topic, wanted)
+        expected_rows.tagged_events(spark, cut, topic, wanted)
         for topic, wanted in zip(cut.pipeline.reads, around, strict=True)
     ]
-    return replay.replayed(cut, frames, merge(held.items()))
+    return expected_rows.replayed(cut, frames, merge(held.items()))
 
 
 def unproven(spark: SparkSession, cut: Cut, slots: Sequence[int], skipped: Set[int]) -> set[int]:

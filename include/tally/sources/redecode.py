@@ -138,7 +138,9 @@ def check_held(spark: SparkSession, topic: Topic, last: Ingest, sources: Sources
     kept, refused = (rows.select(*RECORD) for rows in both)
     wrong = verification.together(kept.unionByName(refused), topic, last.era, sources.through)
     if wrong:
-        raise verification.refusal(topic, verification.verify(spark, topic, deep=True) or wrong)
+        raise verification.refusal(
+            topic, verification.verify(spark, verification.Extent(topic=topic, deep=True)) or wrong
+        )
 
 
 def write(spark: SparkSession, topic: Topic, last: Ingest, sources: Sources, earlier: Words | None) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -14,10 +13,9 @@ from tally.base.failpoints import failpoint
 from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control import leases, ledger
-from tally.control.ledger import Ranges
 from tally.lake import delta, inside_delta, tables
 from tally.sources.frames import partition_date
-from tally.speed import checkpoint
+from tally.speed import checkpoint, partition_order
 
 
 def path(pipeline: Pipeline) -> str:
@@ -30,15 +28,22 @@ def order(generation: int, batch: int) -> int:
     return ((generation - 1) << 40) + batch
 
 
-def write(
-    rows: DataFrame, batch: int, pipeline: Pipeline, generation: int, lease: leases.Lease,
-    in_order: Callable[[Ranges], Ranges],
-) -> ledger.MicroBatch:  # fmt: skip
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """Whose micro-batches are written, under which lease; `spark` is the session that runs the query."""
+
+    spark: SparkSession  # no micro-batch's own: that one is a copy, which knows no running query
+    pipeline: Pipeline
+    generation: int
+    lease: leases.Lease
+
+
+def write(rows: DataFrame, batch: int, target: Target) -> ledger.MicroBatch:
     """Append a micro-batch's rows; one that the table already holds changes nothing.
 
     The ledger's newest entry tells which that is: one writer, and each of its commits is in the ledger before the next.
     """
-    spark = rows.sparkSession
+    pipeline, generation = target.pipeline, target.generation
     before = ledger.newest(pipeline.name, pipeline.version)  # complete: it is repaired before a query starts
     check_follows(pipeline, before, generation, batch)
     if before is not None and (before.generation, before.batch) == (generation, batch):
@@ -48,14 +53,14 @@ def write(
         return before
     root = checkpoint.root(pipeline.name, pipeline.version, generation)
     plan = checkpoint.planned(root, batch, [topic.name for topic in pipeline.reads])
-    plan = replace(plan, ranges=in_order(plan.ranges))
+    plan = replace(plan, ranges=partition_order.in_order(target.spark, pipeline, plan.ranges))
     words = delta.words("micro-batch", **as_words(plan, pipeline, generation))
     failpoint("speed.before_commit")
-    leases.check(lease)
+    leases.check(target.lease)
     placed = {"_batch": F.lit(order(generation, batch)).cast("bigint"), "_date": partition_date()}
     tables.append(rows.withColumns(placed), path(pipeline), words)
     failpoint("speed.after_commit")
-    done = committed(spark, pipeline, generation, batch)
+    done = committed(rows.sparkSession, pipeline, generation, batch)
     ledger.record([done])
     failpoint("speed.after_ledger")
     return done

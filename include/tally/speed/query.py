@@ -1,8 +1,9 @@
-"""Starts one pipeline's streaming query on its own version's checkpoint and table."""
+"""Makes one pipeline's streaming query ready, and begins it, on its own version's checkpoint and table."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -12,27 +13,33 @@ from tally.base.failpoints import failpoint
 from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.checks.definition import check
-from tally.control import leases, ledger
+from tally.control import leases
 from tally.kinds import kind_of
 from tally.lake import tables
 from tally.lake.inside_delta import forget
 from tally.sources import kafka
 from tally.sources.frames import partition_date, stream_frames
-from tally.speed import commit, partition_order
+from tally.speed import commit
 from tally.speed.start import agreement, torn_files
 from tally.speed.start.generation import empty_table, put_broken_table_aside
 from tally.speed.start.stored_state import StoredState
 from tally.speed.upkeep import ledger_table, short_log
-from tally.speed.upkeep.keeper import Keeper
 
-Applied = Callable[[ledger.MicroBatch], None]
+# What Spark calls with each micro-batch's rows and number.
+Sink = Callable[[DataFrame, int], None]
 
 
-def start(
-    keeper: Keeper, pipeline: Pipeline, lease: leases.Lease, applied: Applied, *, until_caught_up: bool = False
-) -> StreamingQuery:
-    """A running query; raises where checkpoint, ledger, table and topics do not agree."""
-    spark = keeper.spark
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """A query that can begin: the rows that it makes, what is stored of it, and where its micro-batches go."""
+
+    rows: DataFrame
+    stored: StoredState
+    target: commit.Target
+
+
+def prepare(spark: SparkSession, pipeline: Pipeline, lease: leases.Lease) -> Ready:
+    """Put in order what a query needs to begin; raises where checkpoint, ledger, table and topics do not agree."""
     healed = torn_files.heal(pipeline)
     stored = agreement.ensure(pipeline)
     remember_topics(pipeline)
@@ -41,8 +48,8 @@ def start(
     leave_harmed_log(spark, stored, healed)
     prepare_table(spark, pipeline, rows, lease)
     leave_older_generations(spark, stored)
-    apply = one_batch(keeper, stored, lease, applied)
-    return begun(rows, stored, apply, until_caught_up=until_caught_up)
+    target = commit.Target(spark=spark, pipeline=pipeline, generation=stored.generation, lease=lease)
+    return Ready(rows=rows, stored=stored, target=target)
 
 
 def remember_topics(pipeline: Pipeline) -> None:
@@ -92,35 +99,15 @@ def leave_older_generations(spark: SparkSession, stored: StoredState) -> None:
         empty_table(spark, stored)
 
 
-def one_batch(
-    keeper: Keeper, stored: StoredState, lease: leases.Lease, applied: Applied
-) -> Callable[[DataFrame, int], None]:
-    """What is done with each micro-batch: one commit, then word of it, then the keeper's turn."""
-    pipeline = stored.pipeline
-
-    def in_order(ranges: ledger.Ranges) -> ledger.Ranges:
-        return partition_order.in_order(keeper.spark, pipeline, ranges)
-
-    def apply(rows: DataFrame, batch: int) -> None:
-        failpoint("speed.begin")
-        applied(commit.write(rows, batch, pipeline, stored.generation, lease, in_order))
-        keeper.after(pipeline, batch, lease)
-        failpoint("speed.end")
-
-    return apply
-
-
-def begun(
-    rows: DataFrame, stored: StoredState, apply: Callable[[DataFrame, int], None], *, until_caught_up: bool
-) -> StreamingQuery:
-    """Spark's query on the generation's checkpoint."""
-    pipeline = stored.pipeline
+def begin(ready: Ready, sink: Sink, *, until_caught_up: bool = False) -> StreamingQuery:
+    """The running query on the generation's checkpoint, which gives each of its micro-batches to the sink."""
+    pipeline = ready.target.pipeline
     writer = (
-        rows.writeStream.queryName(pipeline.name)
+        ready.rows.writeStream.queryName(pipeline.name)
         .outputMode("append" if pipeline.append_only else "update")
-        .option("checkpointLocation", stored.root)
-        .foreachBatch(apply)
+        .option("checkpointLocation", ready.stored.root)
+        .foreachBatch(sink)
     )
     pace = {"availableNow": True} if until_caught_up else {"processingTime": f"{settings().trigger_seconds} seconds"}
-    rows.sparkSession.sparkContext.setLocalProperty("spark.scheduler.pool", pipeline.name)
+    ready.target.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pipeline.name)
     return writer.trigger(**pace).start()

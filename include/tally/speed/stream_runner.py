@@ -7,9 +7,11 @@ import time
 from contextlib import suppress
 from typing import Any, Protocol
 
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from tally.base.errors import DataLost, StreamFailed, TallyError
+from tally.base.failpoints import failpoint
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.control import incidents, leases, ledger, streams
@@ -17,6 +19,7 @@ from tally.control.store import now_ms
 from tally.host import lock
 from tally.host.waiting import until
 from tally.sources import kafka
+from tally.speed import commit
 from tally.speed import query as queries
 from tally.speed.progress import STUCK_SECONDS, Motion, Shown
 from tally.speed.refusal import as_refusal, diagnosed, with_name
@@ -151,12 +154,23 @@ class StreamRunner:
         )  # fmt: skip
 
     def started(self) -> StreamingQuery:
-        assert self.driver.keeper is not None and self.writer.lease is not None
+        keeper, lease = self.driver.keeper, self.writer.lease
+        assert keeper is not None and lease is not None
         self.proven = False
-        return queries.start(
-            self.driver.keeper, self.pipeline, self.writer.lease, self.applied,
-            until_caught_up=self.driver.until_caught_up,
-        )  # fmt: skip
+        ready = queries.prepare(keeper.spark, self.pipeline, lease)
+        sink = self.sink(keeper, ready.target)
+        return queries.begin(ready, sink, until_caught_up=self.driver.until_caught_up)
+
+    def sink(self, keeper: Keeper, target: commit.Target) -> queries.Sink:
+        """What is done with each micro-batch: one commit, then word of it, then the keeper's turn."""
+
+        def apply(rows: DataFrame, batch: int) -> None:
+            failpoint("speed.begin")
+            self.applied(commit.write(rows, batch, target))
+            keeper.after(target.pipeline, batch, target.lease)
+            failpoint("speed.end")
+
+        return apply
 
     def watch(self, query: StreamingQuery) -> None:
         assert self.driver.keeper is not None

@@ -153,7 +153,8 @@ def of_manifests(spark: SparkSession, pipeline: Pipeline, known: Sequence[Seal],
         def fault_of(some: Sequence[Seal], at: int = at, topic: Topic = topic) -> str:
             try:
                 ranges = around(pipeline, at, some)
-                wrong = verification.verify(spark, topic, ranges, places=["archive"], deep=deep)
+                extent = verification.Extent(topic=topic, ranges=ranges, places=["archive"], deep=deep)
+                wrong = verification.verify(spark, extent)
             except BROKEN as error:
                 if not of_a_file(error):
                     raise

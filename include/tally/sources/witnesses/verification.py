@@ -7,6 +7,7 @@ commit that has rows in a range; rows of later ingests are left out.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -29,32 +30,39 @@ PLACES = ("archive", "quarantine")
 SHOWN = 5  # mismatches in a message
 
 
-def check(
-    spark: SparkSession,
-    topic: Topic,
-    ranges: Sequence[Range] | None = None,
-    *,
-    version: int | None = None,
-    seq: int | None = None,
-    since: int = -1,
-    places: Sequence[str] = PLACES,
-    pipeline: str | None = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Extent:
+    """Which rows of a topic's archive and quarantine are held against what was said of them, and how closely.
+
+    `ranges` are of event time, for refused records of broker time. `deep` compares keys and values too, which are most
+    of a row's bytes.
+    """
+
+    topic: Topic
+    ranges: Sequence[Range] | None = None  # all
+    version: int | None = None  # of the archive's table in Delta; None: as it now is
+    seq: int | None = None  # up to which ingest; None: the last
+    since: int = -1  # after which ingest; -1: from the first
+    places: Sequence[str] = PLACES
+    deep: bool = False
+
+
+def check(spark: SparkSession, extent: Extent, pipeline: str | None = None) -> None:
     """Refuse to go on where archive or quarantine do not hold what was written: see `verify`.
 
     Before they are accused, what the control store has of the commits' words is copied again: those decide.
     """
     try:
-        found = verify(spark, topic, ranges, version=version, seq=seq, since=since, places=places)
+        found = verify(spark, extent)
         if found:
-            commit_copies.repair(topic, whole=True)
-            found = verify(spark, topic, ranges, version=version, seq=seq, since=since, places=places)
+            commit_copies.repair(extent.topic, whole=True)
+            found = verify(spark, extent)
     except (PySparkException, Py4JJavaError) as error:
         if "FAILED_READ_FILE" not in str(error):
             raise
-        raise unreadable(topic, pipeline) from None
+        raise unreadable(extent.topic, pipeline) from None
     if found:
-        raise refusal(topic, found, pipeline)
+        raise refusal(extent.topic, found, pipeline)
 
 
 def unreadable(topic: Topic, pipeline: str | None = None) -> AnswerIsNo:
@@ -77,37 +85,23 @@ def refusal(topic: Topic, found: Sequence[Mismatch], pipeline: str | None = None
     )
 
 
-def verify(
-    spark: SparkSession,
-    topic: Topic,
-    ranges: Sequence[Range] | None = None,
-    *,
-    version: int | None = None,
-    seq: int | None = None,
-    since: int = -1,
-    places: Sequence[str] = PLACES,
-    deep: bool = False,
-) -> list[Mismatch]:
-    """What of archive and quarantine is not as it was written; none where all is well.
-
-    `ranges` are of event time, for refused records of broker time; None: all. The archive is read at a Delta version
-    and up to an ingest, by default as it now is, and `since` one, by default from the first. `deep` compares keys and
-    values too, which are most of a row's bytes.
-    """
+def verify(spark: SparkSession, extent: Extent) -> list[Mismatch]:
+    """What of archive and quarantine is not as it was written; none where all is well."""
+    topic, version = extent.topic, extent.version
     last = archive.progress(topic)
     if last is None:
         return []
     commit_copies.complete(topic, last)
     era = last.era if version is None else manifests.era_at(topic.name, version)
-    through = last.seq if seq is None else seq
+    through = last.seq if extent.seq is None else extent.seq
     versions = {"archive": version}
     rows = {place: read(spark, topic, place, versions.get(place), through) for place in PLACES}
     found: list[Mismatch] = []
-    for place in places:
+    for place in extent.places:
         if place == "quarantine" and era != last.era:
             continue  # all of it was written anew since
-        claims = claimed(topic, place, era, through, ranges, since)
-        found += differences(rows[place].where(F.col("_ingest") > claims.since), topic, claims, deep)
+        claims = claimed(topic, place, era, through, extent.ranges, extent.since)
+        found += differences(rows[place].where(F.col("_ingest") > claims.since), topic, claims, extent.deep)
     return located(found, rows)
 
 

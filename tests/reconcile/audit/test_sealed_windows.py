@@ -18,9 +18,8 @@ from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.control import audits, incidents, seals
 from tally.control.seals import Seal
-from tally.reconcile.audit import audit as auditing
-from tally.reconcile.audit import checks, doubted
-from tally.reconcile.audit.audit import audit, rolling
+from tally.reconcile.audit import checks, doubted, sealed_windows
+from tally.reconcile.audit.sealed_windows import audit, rolling
 
 NAME = "vendor_trips"
 
@@ -43,7 +42,7 @@ def looked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, list[li
 
         return look
 
-    monkeypatch.setattr(auditing, "session", lambda *_, **__: None)
+    monkeypatch.setattr(sealed_windows, "session", lambda *_, **__: None)
     monkeypatch.setattr(checks, "of_table", answer("table"))
     monkeypatch.setattr(checks, "of_archive", answer("archive"))
     monkeypatch.setattr(checks, "of_manifests", lambda *_, deep: {})
@@ -71,7 +70,7 @@ def test_each_day_takes_its_part_until_all_had_their_turn(
     assert [rolling(NAME).windows for _ in range(4)] == [3, 3, 2, 3]
     assert looked["table"] == looked["archive"] == [[0, 1, 2], [3, 4, 6], [7, 8], [0, 1, 2]]
     audits.went_on(NAME, catalogue().pipeline(NAME).version, place=T0 + 99 * STEP)
-    monkeypatch.setattr(auditing, "PART", 2)
+    monkeypatch.setattr(sealed_windows, "PART", 2)
     assert rolling(NAME).windows == 3, "past the last one it begins anew"
     assert looked["table"][4:] == [[0, 1], [2]]
 
@@ -80,7 +79,7 @@ def test_all_are_held_against_the_table_and_a_part_against_the_archive(
     looked: dict[str, list[list[int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seals.write([slot(at) for at in range(8)])
-    monkeypatch.setattr(auditing, "PART", 3)
+    monkeypatch.setattr(sealed_windows, "PART", 3)
     monkeypatch.setenv("TALLY_AUDIT_WITHIN", "4 days")
     done = audit(NAME)
     assert (done.passed, done.windows, done.stated_again) == (True, 8, 2)
@@ -105,7 +104,7 @@ def test_what_fails_is_held_and_named_by_range(looked: dict[str, list[list[int]]
     (failed,) = done.as_dict()["failed"]
     assert (failed["what"], failed["from"], failed["to"]) == ("changed", "2026-09-21T14:15:00Z", "2026-09-21T14:17:00Z")
     (told,) = incidents.opened(NAME)
-    assert "--from 2026-09-21T14:15:00Z --to 2026-09-21T14:17:00Z" in told["cure"]
+    assert "--from 2026-09-21T14:15:00Z --to 2026-09-21T14:17:00Z" in told.cure
     assert not audit(NAME).passed, "it is held until it is mended"
 
 
@@ -125,12 +124,12 @@ def test_killed_at_any_step_the_next_audit_finishes_the_work(place: str, monkeyp
         if name == place:
             raise Killed
 
-    for module in (doubted, auditing):
+    for module in (doubted, sealed_windows):
         monkeypatch.setattr(module, "failpoint", die)
     with pytest.raises(Killed):
         rolling(NAME)
     assert audits.place(NAME, catalogue().pipeline(NAME).version).slot < T0, "the part is begun again"
-    for module in (doubted, auditing):
+    for module in (doubted, sealed_windows):
         monkeypatch.setattr(module, "failpoint", lambda _: None)
     assert not rolling(NAME).passed
     assert states() == "h" + "s" * 13 and len(incidents.opened(NAME)) == 1
