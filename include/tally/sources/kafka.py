@@ -81,6 +81,11 @@ def offsets_before(topic: str, moment: int, patience: float = PATIENCE) -> dict[
     return {partition: min(end, later[partition]) if later[partition] >= 0 else end for partition, end in ends.items()}
 
 
+def offsets_since(topic: str, moment: int, patience: float = PATIENCE) -> dict[int, int]:
+    """The first offset of each partition that the broker had at a time (milliseconds) or later; -1 where none is."""
+    return offsets(topic, OffsetSpec.for_timestamp(moment), patience)
+
+
 def check_identity(topic: str, patience: float = PATIENCE, *, remember: bool = True) -> str:
     """The topic's id, remembered at first sight; a topic that was recreated since is refused."""
     identity, _ = describe(topic, patience)

@@ -1,0 +1,93 @@
+"""A streaming source whose rows are ranges of offsets: Spark's log, triggers and progress drive and show the stream.
+
+The records themselves are read by Spark's own bounded Kafka reader, range by range, where the ranges are taken up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from tally.base.errors import TallyError
+from tally.sources import kafka
+from tally.sources.advance import advance
+
+NAME = "tally_ranges"
+SCHEMA = "topic STRING, partition INT, start BIGINT, end BIGINT"
+# Each partition's offset by its number as text, below the topic's name: as Spark's own Kafka source writes them.
+Told = dict[str, dict[str, int]]
+
+
+class TopicRanges(DataSource):
+    """Options: `topic`, `limit` (most offsets a micro-batch), and `begin`, where the stream begins, as JSON."""
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> RangeReader:
+        return RangeReader(dict(self.options))
+
+
+class Some(InputPartition):
+    """The ranges of one micro-batch: (topic, partition, start, end)."""
+
+    def __init__(self, rows: Sequence[tuple[str, int, int, int]]) -> None:
+        self.rows = rows
+
+
+class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Says how far a topic can be read; while much waits, its partitions advance together in broker time."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.topic, self.limit = options["topic"], int(options["limit"])
+        self.begin: dict[str, int] = json.loads(options["begin"])
+        self.until: dict[int, int] | None = None
+        self.reached = 0
+
+    def initialOffset(self) -> Told:
+        return {self.topic: self.begin}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.until = kafka.end_offsets(self.topic)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self.limit)
+
+    def latestOffset(self, start: Told, limit: ReadLimit) -> Told:
+        """Where the next micro-batch ends; where Kafka does not answer, nothing came: it is asked again."""
+        starts = {int(partition): offset for partition, offset in start[self.topic].items()}
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else 1 << 62
+        try:
+            step = advance(starts, self.until or kafka.end_offsets(self.topic), most, self.reached, self.since)
+        except TallyError:
+            return start
+        self.reached = step.moment
+        ends = {**starts, **step.ends}
+        return {self.topic: {str(partition): ends[partition] for partition in sorted(ends)}}
+
+    def since(self, moment: int) -> dict[int, int]:
+        return kafka.offsets_since(self.topic, moment)
+
+    def reportLatestOffset(self) -> Told | None:
+        try:
+            found = self.until or kafka.end_offsets(self.topic, kafka.HURRY)
+        except TallyError:
+            return None
+        return {self.topic: {str(partition): offset for partition, offset in sorted(found.items())}}
+
+    def partitions(self, start: Told, end: Told) -> Sequence[InputPartition]:
+        before = start.get(self.topic, {})
+        ranges = [(self.topic, int(p), before.get(p, 0), to) for p, to in end[self.topic].items()]
+        return [Some([one for one in ranges if one[2] < one[3]])]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[str, int, int, int]]:
+        assert isinstance(partition, Some)
+        yield from partition.rows
