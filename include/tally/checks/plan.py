@@ -126,10 +126,14 @@ def refuse(
     pipeline: Pipeline, message: str, cure: str, at: Expression | None = None, *, field: str = "function"
 ) -> NoReturn:
     """Raise at the line of an expression where that stands in the catalogue, else at the pipeline's."""
+    raise DefinitionError(message, pipeline=pipeline.name, field=field, where=where_of(pipeline, at), cure=cure)
+
+
+def where_of(pipeline: Pipeline, at: Expression | None) -> str:
+    """The author's file:line of an expression where that stands in the catalogue, else the pipeline's."""
     folder = Path(pipeline.file).parents[1]
     mine = at is not None and at.line is not None and Path(at.line).is_relative_to(folder)
-    where = at.line if at is not None and mine else pipeline.where
-    raise DefinitionError(message, pipeline=pipeline.name, field=field, where=where, cure=cure)
+    return str(at.line) if at is not None and mine else pipeline.where
 
 
 def items(sequence: Any) -> list[Any]:

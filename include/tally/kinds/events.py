@@ -21,5 +21,9 @@ class Events(Windowed):
     def row_by_row(self) -> bool:
         return True
 
+    @property
+    def alone(self) -> str | None:
+        return "it gives a row for each event: there is nothing to add up"
+
     def late_rule(self, spark: SparkSession) -> LateRule:
         return "event"

@@ -37,6 +37,10 @@ class Join(Windowed):
         return "event"
 
     @property
+    def alone(self) -> str | None:
+        return "it joins topics: an event meets others that come in other micro-batches"
+
+    @property
     def by_event(self) -> bool:
         return False
 

@@ -83,6 +83,11 @@ class Kind(ABC):
         """Whether each row is made of one event: no sums, so nothing that could be rounding."""
         return False
 
+    @property
+    @abstractmethod
+    def alone(self) -> str | None:
+        """Why no rows of this kind can be added up from parts of micro-batches, in a clause; None where some can."""
+
     # A restatement.
 
     @abstractmethod

@@ -51,6 +51,10 @@ class Sessions(Kind):
         bounds = F.inline(F.array(F.struct("window.start", "window.end")))
         return flatten(out, self.pipeline, bounds.alias("window_start", "window_end"))
 
+    @property
+    def alone(self) -> str | None:
+        return "its windows are sessions: an event that comes later can make one of two"
+
     def scope(self, spark: SparkSession, ranges: Sequence[Range], versions: Versions) -> Scope:
         """The ranges are widened to where their sessions begin and end."""
         starts, around = self.whole(spark, ranges, versions)

@@ -42,6 +42,10 @@ class Windowed(Kind):
         bounds = F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end")
         return flatten(out, self.pipeline, *bounds)
 
+    @property
+    def alone(self) -> str | None:
+        return None
+
     def scope(self, spark: SparkSession, ranges: Sequence[Range], versions: Versions) -> Scope:
         frames = []
         for at, topic in enumerate(self.pipeline.reads):

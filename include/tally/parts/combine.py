@@ -1,0 +1,42 @@
+"""Finds out of a pipeline whether its rows can be added up from parts, by its function's plan alone."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from tally.base.errors import DefinitionError
+from tally.catalog.spec import Pipeline
+from tally.checks.plan import plan_of
+from tally.checks.plan_rules import check_names, incomparable
+from tally.kinds import kind_of
+from tally.parts.rules import Refusal, refusal
+from tally.parts.split import Split, split
+
+
+def combinable(pipeline: Pipeline, spark: SparkSession) -> Split | Refusal:
+    """A good definition's function in two, or why the pipeline needs a query of its own."""
+    kind = kind_of(pipeline)
+    if kind.alone:
+        return Refusal(pipeline=pipeline.name, reason=kind.alone, where=pipeline.where)
+    given = kind.empty(spark)
+    out = pipeline.function(*given)
+    refused = refusal(plan_of(out, given), given, pipeline)
+    if refused:
+        return refused
+    found = split(spark, out, given[0])
+    reason = unstorable(found.schema, pipeline)
+    return Refusal(pipeline=pipeline.name, reason=reason, where=pipeline.where) if reason else found
+
+
+def unstorable(schema: StructType, pipeline: Pipeline) -> str | None:
+    """Why parts of these columns cannot stand in a table, and be told apart there."""
+    for field in schema.fields:
+        bad = incomparable(field.dataType)
+        if bad:
+            return f"it {'groups by' if field.name.startswith('g') else 'keeps'} a {bad}, which parts cannot hold"
+    try:
+        check_names(schema, pipeline)
+    except DefinitionError as fault:
+        return fault.message
+    return None
