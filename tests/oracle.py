@@ -235,6 +235,44 @@ def streamed(shape: Shape, topics: Sequence[Sequence[Event]], batches: Sequence[
     return out
 
 
+def shared(
+    shape: Shape, events: Sequence[Event], batches: Sequence[Batch], ends: Sequence[dict[int, int]], idle: int
+) -> Streamed:
+    """The same where a topic's pipelines share its stream: the slowest partition rules that is not silent.
+
+    `ends` has what each partition held when a micro-batch was read.
+    """
+    out = Streamed(accepted=[[]], late=[set()])
+    newest: dict[int, tuple[int, int]] = {}  # of each partition: event time, broker time
+    mark, begun, placed = 0, 0, []
+    for batch, held in zip(batches, ends, strict=True):
+        out.watermarks.append(mark)
+        mine = [event for event in events if batch.holds(0, event)]
+        for event in mine:
+            alive = [window for window in shape.windows(event.time) if window[1] > mark]
+            if len(alive) < len(shape.windows(event.time)):
+                out.late[0].add(event.place)
+            placed += [(window, event.key, event.amount) for window in alive]
+            out.accepted[0].append(event)
+            before = newest.get(event.partition, (0, 0))
+            newest[event.partition] = max(before[0], event.time), max(before[1], event.broker_time)
+        if mine and not begun:
+            begun = min(newest[partition][1] for partition in {event.partition for event in mine})
+        if newest:
+            now = max(broker for _, broker in newest.values())
+            read = {partition: to for partition, (_, to) in batch.ranges[0].items()}
+            heard = [
+                newest.get(partition)
+                for partition, end in held.items()
+                if end > read.get(partition, 0) or now - newest.get(partition, (0, begun))[1] <= idle
+            ]
+            known = [one[0] for one in heard if one is not None]
+            if len(known) == len(heard):
+                mark = max(mark, min(known) - shape.lateness[0])
+    out.rows = total(placed)
+    return out
+
+
 def with_event(open_: list[Session], done: list[Session], event: Event, gap: int, out: Streamed) -> list[Session]:
     """The open sessions of a key with one more event; beside one that is over it begins anew, and is split off."""
     new = Session(event.time, event.time + gap, event.key, [event])

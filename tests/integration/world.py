@@ -122,6 +122,7 @@ class World:
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     events: dict[str, list[Event]] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
+    drained: list[dict[tuple[str, int], int]] = field(default_factory=list)  # what each drive of the stream found
     starts: dict[str, set[int]] = field(default_factory=dict)  # micro-batches that a driver began with
 
     def pipeline(self, name: str) -> Pipeline:
@@ -154,6 +155,7 @@ class World:
 
         for name in names or self.names:
             self.starts.setdefault(name, set()).add(len(self.ledger(name)))
+        self.drained.append(dict(self.ends))
         assert Driver(list(names or self.names), until_caught_up=True).run() == []
 
     def ledger(self, name: str) -> list[ledger.MicroBatch]:

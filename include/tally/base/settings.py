@@ -59,6 +59,10 @@ class Settings(BaseSettings):
     )
     log_format: Literal["text", "json"] = Field("text", description="Lines of a stream driver's log: text, or JSON.")
     trigger_seconds: float = Field(1.0, ge=0, description="Pace of micro-batches.")
+    shared: bool = Field(
+        False, description="Whether new streams share one reading of their topic where their results add up from parts."
+    )
+    idle: str = Field("1 minute", description="On a shared stream: a partition so long silent holds nothing up.")
     max_offsets_per_trigger: int = Field(500_000, ge=1, description="Most records one micro-batch takes.")
     max_offsets_per_ingest: int = Field(4_000_000, ge=1, description="Most records one archive commit takes.")
     archive_bytes: bool = Field(
@@ -90,7 +94,9 @@ class Settings(BaseSettings):
     keep_airflow_runs: str = Field("30 days", description="How long `maintain` keeps runs in Airflow's own database.")
     airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI in the demo.")
 
-    @field_validator("skew", "settle", "trim_after", "audit_within", "keep_reconciliations", "keep_airflow_runs")
+    @field_validator(
+        "skew", "idle", "settle", "trim_after", "audit_within", "keep_reconciliations", "keep_airflow_runs"
+    )
     @classmethod
     def a_duration(cls, text: str) -> str:
         try:

@@ -37,7 +37,9 @@ def advance(starts: Offsets, ends: Offsets, limit: int, reached: int, look_up: L
 
     def at(moment: int) -> dict[int, int]:
         found = look_up(moment)
-        return {p: end if found.get(p, -1) < 0 else min(end, max(starts.get(p, 0), found[p])) for p, end in ends.items()}
+        return {
+            p: end if found.get(p, -1) < 0 else min(end, max(starts.get(p, 0), found[p])) for p, end in ends.items()
+        }
 
     low, high, most = bracket(starts, limit, reached, at)
     while high - low > 1 and span(starts, most) < ENOUGH * limit:

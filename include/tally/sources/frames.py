@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -33,6 +36,26 @@ def stream_frames(spark: SparkSession, pipeline: Pipeline) -> list[DataFrame]:
         decoded = decode(raw, topic).observe(observation(topic), *observed(topic))
         frames.append(decoded.where(F.col("_reason").isNull()).select(*topic.columns))
     return frames
+
+
+def bounded_records(spark: SparkSession, topic: Topic, ranges: Mapping[int, tuple[int, int]]) -> DataFrame:
+    """The records of half-open ranges of offsets, by partition, as Kafka has them."""
+    wanted = {partition: bounds for partition, bounds in ranges.items() if bounds[0] < bounds[1]}
+
+    def told(at: int) -> str:
+        return json.dumps({topic.name: {str(partition): bounds[at] for partition, bounds in wanted.items()}})
+
+    return (
+        spark.read.format("kafka")
+        .options(**spark_options(), **FETCH)
+        # Of one group: consumers are kept from one micro-batch to the next. Nothing is ever committed to it.
+        .option("kafka.group.id", f"tally-{topic.name}")
+        .option("assign", json.dumps({topic.name: sorted(wanted)}))
+        .option("startingOffsets", told(0))
+        .option("endingOffsets", told(1))
+        .option("failOnDataLoss", "true")
+        .load()
+    )
 
 
 def observation(topic: Topic) -> str:

@@ -22,7 +22,7 @@ SCHEMA = "topic STRING, partition INT, start BIGINT, end BIGINT"
 Told = dict[str, dict[str, int]]
 
 
-class TopicRanges(DataSource):
+class TopicRanges(DataSource):  # type: ignore[misc]
     """Options: `topic`, `limit` (most offsets a micro-batch), and `begin`, where the stream begins, as JSON."""
 
     @classmethod
@@ -36,14 +36,14 @@ class TopicRanges(DataSource):
         return RangeReader(dict(self.options))
 
 
-class Some(InputPartition):
+class Some(InputPartition):  # type: ignore[misc]
     """The ranges of one micro-batch: (topic, partition, start, end)."""
 
     def __init__(self, rows: Sequence[tuple[str, int, int, int]]) -> None:
         self.rows = rows
 
 
-class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Says how far a topic can be read; while much waits, its partitions advance together in broker time."""
 
     def __init__(self, options: Mapping[str, str]) -> None:

@@ -23,9 +23,28 @@ class Planned:
     watermark: int
 
 
+# In the folder of a generation that shares its topic's stream: the topic's name.
+SHARED = "shared"
+
+
 def root(pipeline: str, version: str, generation: int) -> str:
-    """The checkpoint of one generation of a pipeline's version."""
-    return f"{settings().checkpoint_root}/{pipeline}/{version}/g{generation}"
+    """The checkpoint of one generation of a pipeline's version: its own, or that of the topic's stream it shares."""
+    own = f"{settings().checkpoint_root}/{pipeline}/{version}/g{generation}"
+    topic = shared_topic(own)
+    return own if topic is None else topic_root(topic)
+
+
+def topic_root(topic: str) -> str:
+    """The checkpoint of the stream of a topic that several pipelines share."""
+    return f"{settings().checkpoint_root}/_topics/{topic}"
+
+
+def shared_topic(own: str) -> str | None:
+    """The topic whose stream a generation shares; None where it has a query of its own."""
+    try:
+        return Path(own, SHARED).read_text() or None
+    except OSError:
+        return None
 
 
 def generation(pipeline: str, version: str) -> int:

@@ -54,6 +54,12 @@ def write(rows: DataFrame, batch: int, target: Target) -> ledger.MicroBatch:
     root = checkpoint.root(pipeline.name, pipeline.version, generation)
     plan = checkpoint.planned(root, batch, [topic.name for topic in pipeline.reads])
     plan = replace(plan, ranges=partition_order.in_order(target.spark, pipeline, plan.ranges))
+    return append(rows, plan, target)
+
+
+def append(rows: DataFrame, plan: checkpoint.Planned, target: Target) -> ledger.MicroBatch:
+    """Append the rows of a planned micro-batch, in a commit that tells the plan; then the ledger has it."""
+    pipeline, generation, batch = target.pipeline, target.generation, plan.batch
     words = delta.words("micro-batch", **as_words(plan, pipeline, generation))
     failpoint("speed.before_commit")
     leases.check(target.lease)

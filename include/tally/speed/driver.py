@@ -17,10 +17,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from tally.base.errors import TallyError
 from tally.base.settings import settings
 from tally.catalog.load import catalogue
+from tally.catalog.spec import Topic
 from tally.control import incidents, leases, streams
 from tally.host import driver_files, driver_log, lock
 from tally.lake import memory
 from tally.lake.session import jvm_pid, session
+from tally.speed.shared.topic_stream import TopicStream
 from tally.speed.stream_runner import StreamRunner
 from tally.speed.upkeep.keeper import Keeper
 
@@ -42,6 +44,7 @@ class Driver:
         self.app = driver_files.APP if not names else "-".join([driver_files.APP, *sorted(names)])
         self.until_caught_up = until_caught_up
         self.takes_new = not names and not until_caught_up
+        self.topics: dict[str, TopicStream] = {}
         self.runners = [StreamRunner(self, pipeline) for pipeline in chosen]
         self.spark: SparkSession | None = None
         self.keeper: Keeper | None = None
@@ -80,6 +83,8 @@ class Driver:
                 self.pulse.turned()  # before each: one that starts, or a Kafka that is silent, takes seconds
                 self.require_jvm()
                 self.tend(runner)
+            for stream in self.topics.values():
+                stream.tend()  # once all have had their turn: they begin together
             self.outlive()
             if self.until_caught_up and all(runner.done for runner in self.runners):
                 return
@@ -98,6 +103,13 @@ class Driver:
             if said != self.trouble:
                 log.warning("%s: the control store does not answer: %s", runner.pipeline.name, said)
             self.trouble = said
+
+    def topic_stream(self, topic: Topic) -> TopicStream:
+        """The stream of a topic that pipelines share; a new one where there is none, or it is over."""
+        assert self.keeper is not None
+        if topic.name not in self.topics or self.topics[topic.name].over:
+            self.topics[topic.name] = TopicStream(self.keeper, topic, until_caught_up=self.until_caught_up)
+        return self.topics[topic.name]
 
     def require_jvm(self) -> None:
         """A driver without its JVM hosts nothing: it ends, and says of what."""
@@ -133,6 +145,8 @@ class Driver:
     def stop_all(self) -> None:
         for runner in self.runners:
             runner.let_go()
+        for stream in self.topics.values():
+            stream.tend()
         if self.keeper is not None:
             self.keeper.close()
         for runner in self.runners:

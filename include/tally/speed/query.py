@@ -52,6 +52,23 @@ def prepare(spark: SparkSession, pipeline: Pipeline, lease: leases.Lease) -> Rea
     return Ready(rows=rows, stored=stored, target=target)
 
 
+def prepare_shared(spark: SparkSession, pipeline: Pipeline, lease: leases.Lease) -> commit.Target:
+    """The same for one that shares its topic's stream: its table, and what is written to it."""
+    healed = torn_files.heal(pipeline)
+    stored = agreement.ensure(pipeline)
+    remember_topics(pipeline)
+    check_definition(spark, stored)
+    kind = kind_of(pipeline)
+    leave_harmed_log(spark, stored, healed)
+    prepare_table(spark, pipeline, kind.applied(nothing(spark, pipeline)), lease)
+    return commit.Target(spark=spark, pipeline=pipeline, generation=stored.generation, lease=lease)
+
+
+def nothing(spark: SparkSession, pipeline: Pipeline) -> list[DataFrame]:
+    """A frame of no event for each topic."""
+    return [spark.createDataFrame([], topic.ddl) for topic in pipeline.reads]
+
+
 def remember_topics(pipeline: Pipeline) -> None:
     """Keep each topic's identity, at first sight."""
     for topic in pipeline.reads:
@@ -60,7 +77,7 @@ def remember_topics(pipeline: Pipeline) -> None:
 
 def check_definition(spark: SparkSession, stored: StoredState) -> None:
     """Refuse to begin what could not be reconciled later; a stream that has begun goes on."""
-    if not (stored.mine or stored.plans):
+    if not (stored.mine or (stored.plans and not stored.shared)):
         check(spark, stored.pipeline)
 
 

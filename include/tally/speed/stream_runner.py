@@ -13,7 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tally.base.errors import DataLost, StreamFailed, TallyError
 from tally.base.failpoints import failpoint
 from tally.catalog.load import catalogue
-from tally.catalog.spec import Pipeline
+from tally.catalog.spec import Pipeline, Topic
 from tally.control import incidents, leases, ledger, streams
 from tally.control.store import now_ms
 from tally.host import lock
@@ -23,6 +23,9 @@ from tally.speed import commit
 from tally.speed import query as queries
 from tally.speed.progress import STUCK_SECONDS, Motion, Shown
 from tally.speed.refusal import as_refusal, diagnosed, with_name
+from tally.speed.shared.member import Member
+from tally.speed.shared.path import sharing
+from tally.speed.shared.topic_stream import TopicStream
 from tally.speed.tries import FAULTS, Tries, report
 from tally.speed.upkeep.keeper import Keeper
 from tally.speed.writer import Writer
@@ -45,6 +48,8 @@ class Host(Protocol):
 
     def adopted_by(self, held: lock.Lock) -> None: ...
 
+    def topic_stream(self, topic: Topic) -> TopicStream: ...
+
 
 class StreamRunner:
     """One pipeline in this driver: its running query, or when to try again."""
@@ -52,7 +57,7 @@ class StreamRunner:
     def __init__(self, driver: Host, pipeline: Pipeline) -> None:
         self.driver, self.pipeline = driver, pipeline
         self.writer, self.tries = Writer(), Tries(pipeline)
-        self.query: StreamingQuery | None = None
+        self.query: StreamingQuery | Member | None = None
         self.motion: Motion | None = None
         self.shown: Shown | None = None
         self.failed: TallyError | None = None
@@ -153,10 +158,13 @@ class StreamRunner:
             restarts=self.restarts, **anew,
         )  # fmt: skip
 
-    def started(self) -> StreamingQuery:
+    def started(self) -> StreamingQuery | Member:
         keeper, lease = self.driver.keeper, self.writer.lease
         assert keeper is not None and lease is not None
         self.proven = False
+        if (split := sharing(keeper.spark, self.pipeline)) is not None:
+            target = queries.prepare_shared(keeper.spark, self.pipeline, lease)
+            return self.driver.topic_stream(self.pipeline.reads[0]).join(target, split, self.applied)
         ready = queries.prepare(keeper.spark, self.pipeline, lease)
         sink = self.sink(keeper, ready.target)
         return queries.begin(ready, sink, until_caught_up=self.driver.until_caught_up)
@@ -172,7 +180,7 @@ class StreamRunner:
 
         return apply
 
-    def watch(self, query: StreamingQuery) -> None:
+    def watch(self, query: StreamingQuery | Member) -> None:
         assert self.driver.keeper is not None
         self.motion, self.shown = Motion(query, self.driver.keeper.spark), Shown(self.pipeline, query)
 

@@ -56,4 +56,3 @@ class Clock:
     def of_words(words: Mapping[str, Any]) -> Clock:
         seen = {int(partition): Seen(**one) for partition, one in words["seen"].items()}
         return Clock(watermark=words["watermark"], seen=seen, begun=words["begun"])
-

@@ -55,10 +55,14 @@ class Inbox:
 
     def __init__(self, topic: str, generation: int) -> None:
         self.path = settings().table("inbox", topic, f"g{generation}")
-        self.generation = generation
+        self.known: Taken | None = None
 
     def newest(self) -> Taken | None:
         """The newest micro-batch; a fold tells of it again."""
+        self.known = self.known or self.looked_up()
+        return self.known
+
+    def looked_up(self) -> Taken | None:
         for commit in delta.commits(self.path):
             if commit.words.get("kind") in ("taken", "fold"):
                 return of_words(commit.words)
@@ -69,12 +73,17 @@ class Inbox:
         rows = [(taken.batch, name, version, packed(table)) for (name, version), table in totals.items()]
         failpoint("shared.before_taken")
         self.write(rows, as_words("taken", taken), "append")
+        self.known = taken
         failpoint("shared.after_taken")
 
-    def rows(self, pipeline: str, version: str, until: int) -> list[Row]:
-        """A pipeline's rows up to a micro-batch, oldest first."""
+    def take_late(self, newest: Taken, batch: int, place: tuple[str, str], totals: pa.Table) -> None:
+        """Keep what an earlier micro-batch came to for a pipeline that took part in it only now."""
+        self.write([(batch, *place, packed(totals))], as_words("taken", newest), "append")
+
+    def rows(self, pipeline: str, version: str) -> list[Row]:
+        """A pipeline's rows, oldest micro-batch first."""
         mine = [row for row in self.all_rows() if (row["pipeline"], row["version"]) == (pipeline, version)]
-        found = [Row(batch=row["batch"], totals=unpacked(row["totals"])) for row in mine if row["batch"] <= until]
+        found = [Row(batch=row["batch"], totals=unpacked(row["totals"])) for row in mine]
         return sorted(found, key=lambda row: row.batch)
 
     def fold(self, taken: Taken, wholes: Mapping[tuple[str, str], pa.Table]) -> None:

@@ -52,7 +52,7 @@ class OpenWindows:
             connection.register("l_", pa.Table.from_arrays([*left.select(self.groups).columns, *numbers.columns],
                                                            names=[*self.groups, "_at"]))  # fmt: skip
             connection.register("r_", right.select(self.groups))
-            found = connection.execute(f"SELECT l._at FROM l_ l {how} JOIN r_ r ON {same}").to_arrow_table()
+            found = connection.sql(f"SELECT l._at FROM l_ l {how} JOIN r_ r ON {same}").to_arrow_table()
         return left.take(found["_at"])
 
 

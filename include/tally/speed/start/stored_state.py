@@ -21,6 +21,7 @@ class StoredState:
     pipeline: Pipeline
     generation: int
     root: str
+    shared: bool  # whether the checkpoint is that of its topic's stream
     local: bool
     begun: int  # the newest plan, as it was seen before the rest
     commits: Sequence[int]
@@ -54,6 +55,7 @@ def read(pipeline: Pipeline) -> StoredState:
         pipeline=pipeline,
         generation=generation,
         root=root,
+        shared=root == checkpoint.topic_root(pipeline.reads[0].name),
         local="://" not in settings().checkpoint_root,
         begun=begun,
         commits=commits,

@@ -1,0 +1,112 @@
+"""One pipeline among those that share a topic's stream: what it makes of each micro-batch, and its handle to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import StructType
+
+from tally.catalog.spec import Pipeline
+from tally.control.ledger import MicroBatch
+from tally.kinds import kind_of
+from tally.parts import Split
+from tally.speed import checkpoint, commit
+from tally.speed.shared.open_windows import OpenWindows, open_ones
+
+# What a pipeline's runner does after each of its commits.
+Applied = Callable[[MicroBatch], None]
+
+
+class Stream(Protocol):
+    """What a member knows of the stream that it takes part in."""
+
+    query: StreamingQuery | None
+
+    @property
+    def over(self) -> bool: ...
+
+    def exception(self) -> Exception | None: ...
+
+    def leave(self, member: Member) -> None: ...
+
+
+class Member:
+    """A pipeline's part in a topic's stream; for whoever watches it, a running query like any other."""
+
+    def __init__(self, stream: Stream, target: commit.Target, split: Split, applied: Applied) -> None:
+        self.stream, self.target, self.split, self.applied = stream, target, split, applied
+        self.open = OpenWindows(split.groups, window_of(split))
+        self.error: Exception | None = None
+        self.left = False
+
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.target.pipeline
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.pipeline.name, self.pipeline.version
+
+    # What a micro-batch comes to.
+
+    def totals(self, spark: SparkSession, events: DataFrame, late_watermark: int) -> pa.Table:
+        """The groups that a micro-batch's valid events change, with all that is in them now; late ones change none."""
+        (frame,) = kind_of(self.pipeline).bounded([events.select(*self.pipeline.reads[0].columns)])
+        parts = open_ones(self.gathered(self.split.parts(frame)), self.open.window, late_watermark)
+        earlier = self.open.of(parts)
+        if not earlier.num_rows:
+            return parts
+        both = spark.createDataFrame(pa.concat_tables([parts, earlier]), self.split.schema)
+        return self.gathered(self.split.added(both))
+
+    def gathered(self, parts: DataFrame) -> pa.Table:
+        """Parts in this process, under the one schema that all of the pipeline's have."""
+        return parts.toArrow().cast(to_arrow_schema(self.split.schema, timezone="UTC"))
+
+    def take(self, spark: SparkSession, totals: pa.Table, plan: checkpoint.Planned, watermark: int) -> None:
+        """Hold these totals, and append the rows of their groups to the pipeline's table."""
+        rows = self.split.finished(spark.createDataFrame(totals, self.split.schema))
+        self.applied(commit.append(kind_of(self.pipeline).flattened(rows).coalesce(1), plan, self.target))
+        self.open.put(totals)
+        self.open.close(watermark)
+
+    # What a runner asks a query.
+
+    @property
+    def isActive(self) -> bool:
+        return self.error is None and not self.left and not self.stream.over
+
+    def exception(self) -> Exception | None:
+        return self.error or (None if self.left else self.stream.exception())
+
+    @property
+    def lastProgress(self) -> Any:
+        return self.stream.query.lastProgress if self.stream.query is not None else None
+
+    @property
+    def status(self) -> dict[str, Any]:
+        if self.stream.query is None:
+            return {"isTriggerActive": False, "isDataAvailable": True, "message": "about to begin"}
+        return dict(self.stream.query.status)
+
+    @property
+    def runId(self) -> str:
+        return str(self.stream.query.runId) if self.stream.query is not None else ""
+
+    def stop(self) -> None:
+        """Leave the stream, between two micro-batches; the others go on."""
+        self.stream.leave(self)
+
+
+def window_of(split: Split) -> str:
+    """The group column that is the window."""
+    for name in split.groups:
+        kind = split.schema[name].dataType
+        if isinstance(kind, StructType) and kind.names == ["start", "end"]:
+            return name
+    raise AssertionError("a pipeline groups by its window")

@@ -1,0 +1,46 @@
+"""Which way a stream takes: a query of its own, or its topic's. It is chosen when a generation begins, and stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from tally.base.errors import AnswerIsNo
+from tally.base.settings import settings
+from tally.catalog.spec import Pipeline
+from tally.control import ledger
+from tally.parts import Split, combinable
+from tally.speed import checkpoint
+
+
+def sharing(spark: SparkSession, pipeline: Pipeline) -> Split | None:
+    """The pipeline's function in two where its stream is shared; None where it has a query of its own."""
+    generation = checkpoint.generation(pipeline.name, pipeline.version)
+    own = Path(f"{settings().checkpoint_root}/{pipeline.name}/{pipeline.version}/g{generation}")
+    chosen = checkpoint.shared_topic(str(own))
+    if chosen is None and not begins_shared(pipeline, own):
+        return None
+    found = combinable(pipeline, spark)
+    if isinstance(found, Split):
+        if chosen is None:
+            own.mkdir(parents=True, exist_ok=True)
+            draft = own / ".shared"
+            draft.write_text(pipeline.reads[0].name)
+            draft.rename(own / checkpoint.SHARED)
+        return found
+    if chosen is None:
+        return None
+    raise AnswerIsNo(
+        f"its stream was begun as a part of its topic's, but {found.reason}",
+        pipeline=pipeline.name,
+        field="function",
+        cure=f"tally rebuild {pipeline.name}",
+    )
+
+
+def begins_shared(pipeline: Pipeline, own: Path) -> bool:
+    """Whether a stream that has yet to begin is to share; ids are told apart by a query of each pipeline's own."""
+    if not settings().shared or "://" in settings().checkpoint_root or any(topic.unique for topic in pipeline.reads):
+        return False
+    return not own.exists() and ledger.newest(pipeline.name, pipeline.version) is None

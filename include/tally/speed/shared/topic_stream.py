@@ -1,0 +1,285 @@
+"""The one query that reads a topic for all pipelines that share it: fetched and decoded once, taken up by each.
+
+A micro-batch is first taken, in one commit of the inbox, with the clock that judged it; then each pipeline's rows are
+written from there. Whoever is killed in between finds in the inbox what is left to write.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from tally.base.duration import millis, parse_duration
+from tally.base.errors import AnswerIsNo
+from tally.base.failpoints import failpoint
+from tally.base.settings import settings
+from tally.catalog.spec import Topic
+from tally.control import leases, ledger
+from tally.control.ledger import Ranges
+from tally.control.store import now_ms
+from tally.parts import Split
+from tally.sources import kafka, ranges_source
+from tally.sources.frames import bounded_records
+from tally.sources.records.decode import decode
+from tally.speed import checkpoint, commit
+from tally.speed.shared.clock import Clock, Seen
+from tally.speed.shared.inbox import FOLD_EVERY, Inbox, Taken
+from tally.speed.shared.member import Applied, Member
+from tally.speed.upkeep.keeper import Keeper
+
+log = logging.getLogger(__name__)
+GENERATION = 1
+# Under this name and version the ledger has the micro-batches of a topic's stream.
+VERSION = "shared"
+Totals = dict[tuple[str, str], pa.Table]
+
+
+class TopicStream:
+    """A topic's stream in this driver, with the pipelines that now take part in it; what is over is not begun again."""
+
+    def __init__(self, keeper: Keeper, topic: Topic, *, until_caught_up: bool) -> None:
+        self.keeper, self.topic, self.until_caught_up = keeper, topic, until_caught_up
+        self.root = checkpoint.topic_root(topic.name)
+        self.inbox = Inbox(topic.name, GENERATION)
+        self.members: list[Member] = []
+        self.query: StreamingQuery | None = None
+        self.fault: Exception | None = None
+        self.left = False
+        self.turn = threading.Lock()  # held while a micro-batch is taken, and while the members change
+        self.repair()
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.keeper.spark
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return f"topic {self.topic.name}", VERSION
+
+    def repair(self) -> None:
+        """Have the newest micro-batch in the ledger: a driver may have been killed before it told of it."""
+        newest, known = self.inbox.newest(), ledger.newest(*self.place)
+        if newest is not None and (known is None or known.batch < newest.batch):
+            self.record(newest)
+
+    # Who takes part.
+
+    def join(self, target: commit.Target, split: Split, applied: Applied) -> Member:
+        """Let a pipeline take part from the next micro-batch on; what it has missed it takes first."""
+        member = Member(self, target, split, applied)
+        with self.turn:
+            self.catch_up(member)
+            self.members = [*self.members, member]
+        return member
+
+    def leave(self, member: Member) -> None:
+        """Go on without a pipeline, after the micro-batch that runs; without any, end."""
+        member.left = True
+        with self.turn:
+            self.members = [one for one in self.members if one is not member]
+            self.left = not self.members
+        if self.left and self.query is not None:
+            self.query.stop()
+
+    @property
+    def over(self) -> bool:
+        return self.left or self.fault is not None or (self.query is not None and not self.query.isActive)
+
+    def exception(self) -> Exception | None:
+        return self.fault or (self.query.exception() if self.query is not None else None)
+
+    def tend(self) -> None:
+        """Begin once somebody takes part, and end when nobody does; what keeps it from beginning is told to all."""
+        for member in self.members:
+            if member.error is not None:
+                self.leave(member)
+        if self.query is not None or self.over or not self.members:
+            return
+        try:
+            self.query = self.begun()
+        except Exception as error:
+            self.fault = error
+
+    def begun(self) -> StreamingQuery:
+        spark, run = self.spark, settings()
+        spark.dataSource.register(ranges_source.TopicRanges)
+        ranges = (
+            spark.readStream.format(ranges_source.NAME)
+            .option("topic", self.topic.name)
+            .option("limit", run.max_offsets_per_trigger)
+            .option("begin", json.dumps(first_offsets(self.root, self.topic)))
+            .load()
+        )
+        spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.topic.name)
+        pace: dict[str, Any] = {"processingTime": f"{run.trigger_seconds} seconds"}
+        writer = ranges.writeStream.queryName(self.place[0]).option("checkpointLocation", self.root)
+        writer = writer.trigger(availableNow=True) if self.until_caught_up else writer.trigger(**pace)
+        return writer.foreachBatch(self.apply).start()
+
+    # A micro-batch.
+
+    def apply(self, _: DataFrame, batch: int) -> None:
+        """Take a micro-batch for all who take part, then write each one's rows."""
+        failpoint("shared.begin")
+        with self.turn:
+            members = [one for one in self.members if one.error is None]
+            taken, totals = self.taken(batch, members)
+            for member in members:
+                self.guarded(member, lambda one=member: self.write(one, totals.get(one.place), taken))  # type: ignore[misc]
+            if batch and batch % FOLD_EVERY == 0:
+                self.fold(taken, members)
+        failpoint("shared.end")
+
+    def taken(self, batch: int, members: Sequence[Member]) -> tuple[Taken, Totals]:
+        """What a micro-batch comes to; once more, what the inbox has of it."""
+        before = self.inbox.newest()
+        if before is not None and before.batch == batch:
+            return before, {}  # each takes from the inbox what its table lacks
+        check_follows(self.topic, before, batch)
+        ranges = checkpoint.planned(self.root, batch, [self.topic.name]).ranges
+        clock = before.clock if before is not None else Clock()
+        events = self.events(ranges).persist()
+        try:
+            after = clock.after(self.seen(events), self.waiting(ranges), millis(self.topic.lateness), idle_ms())
+            valid, totals = events.where(F.col("_reason").isNull()), Totals()
+            for member in members:
+                self.guarded(member, lambda one=member: self.total(one, valid, clock, totals))  # type: ignore[misc]
+        finally:
+            events.unpersist()
+        taken = Taken(generation=GENERATION, batch=batch, ranges=ranges, late_watermark=clock.watermark, clock=after)
+        for member in members:
+            leases.check(member.target.lease)
+        self.inbox.take(taken, totals)
+        self.record(taken)
+        return taken, totals
+
+    def total(self, member: Member, valid: DataFrame, clock: Clock, into: Totals) -> None:
+        into[member.place] = member.totals(self.spark, valid, clock.watermark)
+
+    def write(self, member: Member, totals: pa.Table | None, taken: Taken) -> None:
+        """A member's rows of a micro-batch that the inbox has; whoever lacks more than that takes all it lacks."""
+        if totals is None:
+            self.catch_up(member)
+            return
+        member.take(self.spark, totals, planned(taken), taken.clock.watermark)
+        self.keeper.after(member.pipeline, taken.batch, member.target.lease)
+        failpoint("shared.after_member")
+
+    def guarded(self, member: Member, act: Callable[[], None]) -> None:
+        """What goes wrong for one pipeline is its own: the others go on without it."""
+        if member.error is not None:
+            return
+        try:
+            act()
+        except Exception as error:
+            member.error = error
+
+    def catch_up(self, member: Member) -> None:
+        """Take for one pipeline what its table lacks of the topic's micro-batches, each as it was judged.
+
+        What the inbox has of them stands; the rest is read again.
+        """
+        newest = self.inbox.newest()
+        if newest is None:
+            return
+        known = ledger.newest(*member.place)
+        first = known.batch + 1 if known is not None else 0
+        lacking = ledger.read(*self.place, GENERATION, first, newest.batch)
+        watermarks = [one.late_watermark for one in lacking] + [newest.clock.watermark]
+        rows = self.inbox.rows(*member.place)
+        member.open.restore([row.totals for row in rows if row.batch < first], watermarks[0])
+        there = {row.batch: row.totals for row in rows}
+        for one, watermark in zip(lacking, watermarks[1:], strict=True):
+            totals = there.get(one.batch)
+            if totals is None:
+                valid = self.events(one.ranges).where(F.col("_reason").isNull())
+                totals = member.totals(self.spark, valid, one.late_watermark)
+                self.inbox.take_late(newest, one.batch, member.place, totals)
+            member.take(self.spark, totals, planned_again(one), watermark)
+
+    def record(self, taken: Taken) -> None:
+        """Tell the ledger of a micro-batch of the topic."""
+        name, version = self.place
+        entry = ledger.MicroBatch(
+            pipeline=name, version=version, generation=taken.generation, batch=taken.batch, ranges=taken.ranges,
+            late_watermark=taken.late_watermark, watermark=taken.clock.watermark, rows=0, delta_version=-1,
+            committed_at=now_ms(),
+        )  # fmt: skip
+        ledger.record([entry])
+
+    def events(self, ranges: Ranges) -> DataFrame:
+        """The records of ranges, decoded."""
+        raw = bounded_records(self.spark, self.topic, ranges[self.topic.name])
+        return decode(raw, self.topic).select(*self.topic.columns, "_partition", "_broker_time", "_reason")
+
+    def seen(self, events: DataFrame) -> dict[int, Seen]:
+        """The newest event time and broker time among the valid events of each partition that has one."""
+        valid = events.where(F.col("_reason").isNull())
+        times = F.max(F.unix_millis(self.topic.event_time)), F.max(F.unix_millis("_broker_time"))
+        return {row[0]: Seen(event=row[1], record=row[2]) for row in valid.groupBy("_partition").agg(*times).collect()}
+
+    def waiting(self, ranges: Ranges) -> dict[int, int]:
+        """How much Kafka holds of each partition past a micro-batch."""
+        reached = {partition: to for partition, (_, to) in ranges[self.topic.name].items()}
+        return {p: end - reached.get(p, 0) for p, end in kafka.end_offsets(self.topic.name).items()}
+
+    def fold(self, taken: Taken, members: Sequence[Member]) -> None:
+        """Keep in the inbox one row of each pipeline, with its open groups."""
+        wholes = {one.place: one.open.totals for one in members if one.error is None and one.open.totals is not None}
+        self.inbox.fold(taken, wholes)
+
+
+def planned(taken: Taken) -> checkpoint.Planned:
+    return checkpoint.Planned(
+        batch=taken.batch,
+        ranges=taken.ranges,
+        late_watermark=taken.late_watermark,
+        watermark=taken.clock.watermark,
+    )
+
+
+def planned_again(entry: ledger.MicroBatch) -> checkpoint.Planned:
+    return checkpoint.Planned(
+        batch=entry.batch, ranges=entry.ranges, late_watermark=entry.late_watermark, watermark=entry.watermark
+    )
+
+
+def check_follows(topic: Topic, before: Taken | None, batch: int) -> None:
+    """Refuse a micro-batch that is older than the inbox, or leaves some out."""
+    reached = before.batch if before is not None else -1
+    if batch != reached + 1:
+        raise AnswerIsNo(
+            f"the checkpoint of topic {topic.name} is at {batch}, its inbox at {reached}: one is an older copy",
+            field="checkpoint",
+            cure="put back the newest of both, or rebuild the streams of the topic from retained offsets",
+        )
+
+
+def first_offsets(root: str, topic: Topic) -> dict[str, int]:
+    """Where the stream of a topic begins: the oldest retained offsets at its first start, kept from then on.
+
+    In the place, and in the form, in which Spark's own Kafka source keeps them.
+    """
+    known = checkpoint.first_offsets(root, [topic.name])
+    if not known:
+        known = {topic.name: kafka.begin_offsets(topic.name)}
+        told = {topic.name: {str(partition): offset for partition, offset in sorted(known[topic.name].items())}}
+        folder = Path(root, "sources", "0")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / ".0.draft").write_text(f"v1\n{json.dumps(told)}")
+        os.replace(folder / ".0.draft", folder / "0")
+    return {str(partition): offset for partition, offset in sorted(known[topic.name].items())}
+
+
+def idle_ms() -> int:
+    return millis(parse_duration(settings().idle, field="TALLY_IDLE"))
