@@ -69,7 +69,7 @@ def look(name: str, found: dict[str, Any], said: str = "") -> Seen:
     seen.batches = batches(name)
     version = delta.version(commit.path(pipeline))
     seen.trimmed = set(fold.trimmed_days(pipeline, version)) if version >= 0 else set()
-    told = " ".join([said, *(one["evidence"] for one in incidents.history())])
+    told = " ".join([said, *(one.evidence for one in incidents.history())])
     seen.told_lost = {Lost(t, int(p), int(a), int(b)) for t, p, a, b in LOST.findall(told)}
     return seen
 

@@ -57,7 +57,7 @@ def batch_too(run: Run, topic: str, cut: dict[int, int]) -> None:
     from tally.control import incidents
 
     _, found = run.stack.settle(run.span())
-    said = " ".join([json.dumps(found), *(one["evidence"] for one in incidents.history())])
+    said = " ".join([json.dumps(found), *(one.evidence for one in incidents.history())])
     told = {Lost(t, int(p), int(a), int(b)) for t, p, a, b in tables.LOST.findall(said)}
     due = {Lost(topic, p, 0, cut[p]) for p in cut}
     if not due <= told:

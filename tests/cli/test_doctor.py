@@ -151,10 +151,10 @@ def test_a_rebuild_says_what_it_will_do_and_lets_go_of_what_held_the_stream(copy
     assert (told["records"], told["incidents_closed"]) == (sum(ends.values()), 1)
     row = streams.stream(NAME) or {}
     assert (row["state"], row["reason"], row["failures"], row["retry_at"]) == ("starting", "", 0, 0)
-    assert {(one["cause"], one["done"].split(": ")[1]) for one in incidents.history(NAME)} == {
+    assert {(one.cause, one.done.split(": ")[1]) for one in incidents.history(NAME)} == {
         ("stream refused", "a test"), ("rebuilt", "a test"),
     }  # fmt: skip
-    assert [one for one in incidents.history(NAME) if not one["closed_at"]] == []
+    assert [one for one in incidents.history(NAME) if not one.closed_at] == []
     assert harmed.root(copy).name == "g2" and [path.name for path in harmed.root(copy).iterdir()] == ["rebuilt.json"]
     code, seen = asked()
     assert code == 0 and "generation 2 begins" in next(c["seen"] for c in seen["checks"] if c["check"] == "checkpoint")

@@ -21,7 +21,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def told() -> list[tuple[int, str]]:
     """Tell all there is, and say what it was."""
-    news = [(item.incident["id"], item.state) for item in notices.untold()]
+    news = [(item.incident.id, item.incident.state) for item in notices.untold()]
     for number, state in news:
         notices.told(number, state)  # type: ignore[arg-type]
     return news
@@ -79,7 +79,7 @@ def test_a_channel_that_has_heard_of_the_opening_has_not_heard_of_the_end() -> N
     assert item.heard == {"webhook"}
     incidents.close("trips", "stream failed")
     (item,) = notices.untold()
-    assert (item.state, item.heard) == ("closed", frozenset())
+    assert (item.incident.state, item.heard) == ("closed", frozenset())
     assert told() == [(number, "closed")]
 
 

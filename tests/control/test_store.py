@@ -67,7 +67,7 @@ def test_a_store_of_an_older_version_gets_the_columns_it_lacks_and_keeps_its_row
         connection.execute(sa.text("ALTER TABLE desired DROP COLUMN restarts"))
     engines.pop(str(store().url)).dispose()
     (row,) = incidents.opened("trips")
-    assert (row["id"], row["evidence"], row["done"], row["told_at"]) == (number, "no disk", "", 0)
+    assert (row.id, row.evidence, row.done, row.told_at) == (number, "no disk", "", 0)
     assert streams.wanted("trips")["restarts"] == 0
     found = {table: {c["name"] for c in sa.inspect(store()).get_columns(table)} for table in metadata.tables}
     assert found == {name: {c.name for c in table.columns} for name, table in metadata.tables.items()}
@@ -81,7 +81,7 @@ def test_a_store_from_before_revisions_loses_nothing(earlier: Path) -> None:
         before
     )
     (row,) = incidents.opened("vendor_trips")
-    assert (row["evidence"], row["cure"]) == ("no disk: 'var' is full", "make room")
+    assert (row.evidence, row.cure) == ("no disk: 'var' is full", "make room")
     assert streams.wanted("vendor_trips")["state"] == "paused"
     assert differences(store()) == []
 

@@ -122,9 +122,9 @@ def test_a_batch_that_dies_gives_the_same_table(
     assert offsets("archive", topic) == Counter(valid)
     assert offsets("quarantine", topic) == Counter(everything - valid)
     history = runs.ingest_history(topic)
-    assert [row["seq"] for row in history] == list(range(len(history)))
-    assert sum(row["archived"] for row in history) == len(valid)
-    assert all(row["gaps"] == 0 for row in history)
+    assert [row.seq for row in history] == list(range(len(history)))
+    assert sum(row.archived for row in history) == len(valid)
+    assert all(row.gaps == 0 for row in history)
 
 
 @pytest.mark.parametrize("failpoint", cases(set(), SEAL_LONG))

@@ -67,8 +67,8 @@ def test_a_row_changed_after_its_seal_is_held_by_a_plain_reconciliation(
     code, found = tally("reconcile", name)
     assert (code, found["verdict"], found["held"]) == (1, "held", 1)
     assert {row["state"] for row in served(name) if start_of(row) == bad} == {"held"}
-    told = {row["cause"]: row for row in incidents.opened(name)}[CAUSE]
-    assert iso(from_millis(slot)) in told["evidence"] and f"tally backfill {name} --from" in told["cure"]
+    told = {row.cause: row for row in incidents.opened(name)}[CAUSE]
+    assert iso(from_millis(slot)) in told.evidence and f"tally backfill {name} --from" in told.cure
     assert [s for s, state in states(world, name).items() if state == "held"] == [slot]
     assert not audit(name).passed, "until it is mended the answer stays no"
     mend(world, name)

@@ -188,4 +188,4 @@ def test_offsets_that_the_stream_skipped_or_applied_twice_are_named_and_counted(
     expected = {(w[0], e.key) for e in touched for w in shape.windows(e.time)}
     named = {(row["window_start"], row["shop"]) for row in found["rows"] if cause in row["cause"].split("+")}
     assert named == {(iso(from_millis(start)), key) for start, key in expected}
-    assert STREAM_FAULTS[cause] in {incident["cause"] for incident in incidents.opened(name)}
+    assert STREAM_FAULTS[cause] in {incident.cause for incident in incidents.opened(name)}

@@ -35,8 +35,8 @@ def test_only_the_one_that_could_not_be_reconciled(
     assert "entries.py:" in str(failed.where)
     assert delta.version(home.path("speed", "entries")) == -1
     assert delta.version(home.path("speed", "pages")) > 0
-    (told,) = [one for one in incidents.opened() if one["pipeline"] == "entries"]
-    assert told["cause"] == "stream refused" and told["cure"] == failed.cure
+    (told,) = [one for one in incidents.opened() if one.pipeline == "entries"]
+    assert told.cause == "stream refused" and told.cure == failed.cure
     shown = streams.stream("entries")
     assert shown is not None and "first" in shown["reason"]
     out = capfd.readouterr()

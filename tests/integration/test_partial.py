@@ -97,7 +97,7 @@ def test_what_may_lack_a_lost_record_is_partial_and_the_rest_is_sealed_and_true(
     assert {row["state"] for row in served(name) if start_of(row) < begun.at} == {"partial"}
     assert reconciled(name, None, None).compared.windows == 0, "what is partial is not compared again and again"
     assert seals.sealed_to(name, cut.pipeline(name).version) == max(states) + millis(cut.pipeline(name).window.step)
-    assert [row["cause"] for row in incidents.opened(name)] == []
+    assert [row.cause for row in incidents.opened(name)] == []
 
 
 def test_a_new_control_store_knows_the_beginning_again(cut: World, name: str) -> None:
@@ -129,7 +129,7 @@ def test_from_where_a_person_says_the_numbers_begin_windows_are_sealed(cut: Worl
     code, found = tally("begin", name, "--at", iso(from_millis(at)), "--why", "looked it up")
     assert code == 0 and found["said"]["why"] == "looked it up"
     assert {(one["topic"], *one["offsets"]) for one in found["may_lack"]} == {(t, 0, GONE) for t in cut.topics(name)}
-    assert incidents.history(name)[-1]["done"].endswith("looked it up") and not incidents.opened(name)
+    assert incidents.history(name)[-1].done.endswith("looked it up") and not incidents.opened(name)
     before = sealed_is_true(cut, name, served(name))
     done = reconciled(name, None, None).as_json()
     assert done["verdict"] == "reconciled" and done["sealed"] > 0
@@ -180,7 +180,7 @@ def test_windows_that_only_a_stream_read_whole_are_not_sealed_either(
     assert {state for slot, state in states.items() if slot < begun} == {"partial", "held"}
     assert {state for slot, state in states.items() if slot >= begun} == {"sealed"}
     assert sealed_is_true(world, name, served(name)) > 5
-    assert beginning.NEVER_ARCHIVED in {row["cause"] for row in incidents.opened(name)}
+    assert beginning.NEVER_ARCHIVED in {row.cause for row in incidents.opened(name)}
 
 
 LIVE = """

@@ -128,8 +128,8 @@ def test_a_query_that_fails_is_tried_alone_and_the_next_driver_knows_how_often(
     found = status.diagnose(PLAIN)
     assert found.state == "crash_looping" and "no space left" in found.reason and "try" in found.reason
     (incident,) = incidents.opened(PLAIN)
-    assert (incident["cause"], incident["cure"]) == ("stream failed", "make room")
-    assert incident["times"] >= 3
+    assert (incident.cause, incident.cure) == ("stream failed", "make room")
+    assert incident.times >= 3
 
     streams.show(PLAIN, failures=6, retry_at=now_ms() + 40_000)
     heir = StreamRunner(driver, world.pipeline(PLAIN))

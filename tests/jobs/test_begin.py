@@ -63,7 +63,7 @@ def test_a_word_earlier_than_the_data_allows_is_taken_and_says_what_may_be_missi
         "counted by hand" in told and "may lack: topic" in told and told.endswith(f"next: tally reconcile {trips.name}")
     )
     (entry,) = incidents.history(trips.name)
-    assert entry["closed_at"] and entry["cause"] == begin.CAUSE and "counted by hand" in entry["done"]
+    assert entry.closed_at and entry.cause == begin.CAUSE and "counted by hand" in entry.done
     later = begin.begin(trips, iso(from_millis(T0 + 100 * STEP)), "").as_json()
     assert later["may_lack"] == [] and len(incidents.history(trips.name)) == 2
 

@@ -112,9 +112,9 @@ def test_a_miss_opens_an_incident_and_a_green_run_of_that_dag_closes_it() -> Non
         run = {"dag_id": dag_id, "dag_run_id": "r1", "run_after": due}
         asyncio.run(missed("trips", "20 minutes", {"dag_run": run}))
     batch, reconcile = incidents.opened("trips")
-    assert (batch["cause"], reconcile["cause"]) == ("batch run is late", "reconcile run is late")
-    assert all(text in batch["evidence"] for text in ("batch__trips", "r1", due, "20 minutes"))
+    assert (batch.cause, reconcile.cause) == ("batch run is late", "reconcile run is late")
+    assert all(text in batch.evidence for text in ("batch__trips", "r1", due, "20 minutes"))
     in_time({"dag": SimpleNamespace(dag_id="batch__trips"), "run_id": "r2"})
     (left,) = incidents.opened("trips")
-    assert left["cause"] == "reconcile run is late"
-    assert incidents.history("trips")[0]["done"] == "run r2 is over"
+    assert left.cause == "reconcile run is late"
+    assert incidents.history("trips")[0].done == "run r2 is over"

@@ -68,7 +68,11 @@ def cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     times = [T0, T0 + 1, T0 + MINUTE, T0 + 2 * MINUTE]
     write(archive.path(ORDERS), "at", times)
     write(archive.quarantine_path(ORDERS), "_broker_time", [T0 + 5])
-    monkeypatch.setattr(runs, "ingest_history", lambda _: [{"seq": 0, "delta_version": 0}])
+    known = runs.Ingested(
+        topic=ORDERS.name, seq=0, ranges={0: (0, 5)}, archived=4, quarantined={"empty": 1}, gaps=0, delta_version=0,
+        committed_at=T0,
+    )  # fmt: skip
+    monkeypatch.setattr(runs, "ingest_history", lambda _: [known])
     pipeline = SimpleNamespace(name="sums", reads=(ORDERS,))
     return SimpleNamespace(pipeline=pipeline, stated=SimpleNamespace(versions={ORDERS.name: 0}))
 

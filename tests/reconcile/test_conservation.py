@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tally.control.runs import Ingested
 from tally.reconcile.accounts import balance
 from tally.reconcile.comparison import PLACES, Conservation
 
@@ -28,9 +29,9 @@ def test_a_record_in_a_place_that_is_none_is_not_accounted_for() -> None:
     assert not Conservation(records=RECORDS + 1, places={**WHOLE, "elsewhere": 1}).balanced
 
 
-def ingest(start: int, to: int, **given: Any) -> dict[str, Any]:
-    row: dict[str, Any] = {"ranges": {"0": [start, to]}, "archived": to - start, "quarantined": {}, "gaps": 0}
-    return {**row, **given}
+def ingest(start: int, to: int, **given: Any) -> Ingested:
+    row: dict[str, Any] = {"ranges": {0: (start, to)}, "archived": to - start, "quarantined": {}, "gaps": 0}
+    return Ingested(topic="rides", seq=0, delta_version=0, committed_at=0, **{**row, **given})
 
 
 GOOD = [
@@ -62,5 +63,5 @@ def test_ingests_balance_where_each_offset_is_archived_refused_or_a_gap() -> Non
         "fewer gaps than none", "an offset between ingests", "an offset in two ingests",
     ],
 )  # fmt: skip
-def test_an_offset_too_few_or_too_many_is_seen(history: list[dict[str, Any]]) -> None:
+def test_an_offset_too_few_or_too_many_is_seen(history: list[Ingested]) -> None:
     assert not balance(history).balanced

@@ -158,8 +158,8 @@ def test_an_incident_is_open_until_nothing_is_held() -> None:
     )
     judge(bad.write())
     (incident,) = incidents.opened(name)
-    assert incident["cause"] == "unexplained difference"
-    assert f"tally backfill {name} --from" in incident["cure"]
+    assert incident.cause == "unexplained difference"
+    assert f"tally backfill {name} --from" in incident.cure
     held = seals.Seal(
         pipeline=name, version=bad.version, slot_start=T0 + 9 * STEP, slot_end=T0 + 10 * STEP, state="held", revision=0,
         digest="x", rows=1, reconciliation=1, changed_at=1,

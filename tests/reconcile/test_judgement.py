@@ -116,8 +116,8 @@ def reported(word: str, *, unexplained: int = 0, by_itself: bool = True, **given
     return causes(incidents.opened("p"))
 
 
-def causes(found: Sequence[dict[str, Any]]) -> list[str]:
-    return [one["cause"] for one in found]
+def causes(found: Sequence[incidents.Incident]) -> list[str]:
+    return [one.cause for one in found]
 
 
 def test_an_incident_says_whether_rows_or_counts_are_wrong(home: None) -> None:

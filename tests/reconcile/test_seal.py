@@ -226,7 +226,7 @@ def test_what_an_audit_holds_is_sealed_only_after_a_restatement_and_ends_its_inc
     assert doubted.hold(vendor_trips(), {first: "rows changed"}) == [first]
     assert states(comparison) == {0: ("held", 1), 1: ("sealed", 1)}
     (told,) = incidents.opened(comparison.pipeline)
-    assert told["cause"] == doubted.CAUSE and "rows changed" in told["evidence"]
+    assert told.cause == doubted.CAUSE and "rows changed" in told.evidence
     number = comparison.write()
     assert judge(number).verdict == "held"
     seal(number)

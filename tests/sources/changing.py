@@ -153,8 +153,8 @@ def check(spark: SparkSession, topic: Topic) -> None:
     assert sorted([*map(str, kept), *not_kept]) == ["1", "2", "3", "4", "5", "6"]
     assert verification.verify(spark, verification.Extent(topic=topic, deep=True)) == []
     history = runs.ingest_history(topic.name)
-    assert [row["archived"] for row in history] == [sum(i <= 3 for i in kept), sum(i > 3 for i in kept)]
-    assert [sum(row["quarantined"].values()) + row["archived"] for row in history] == [3, 3]
+    assert [row.archived for row in history] == [sum(i <= 3 for i in kept), sum(i > 3 for i in kept)]
+    assert [sum(row.quarantined.values()) + row.archived for row in history] == [3, 3]
     before = runs.ingest_history(topic.name)
     commit_copies.repair(topic, whole=True)
     assert runs.ingest_history(topic.name) == before, "the words are the truth"

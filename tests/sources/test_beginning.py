@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,8 +21,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_an_archive_that_was_put_aside_says_nothing_of_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    older: list[dict[str, Any]] = [{"seq": 0, "ranges": {"0": [0, 7]}, "committed_at": 1}]
-    monkeypatch.setattr(runs, "ingest_history", lambda _: older)
+    older = runs.Ingested(
+        topic=RIDES.name, seq=0, ranges={0: (0, 7)}, archived=7, quarantined={}, gaps=0, delta_version=0, committed_at=1
+    )
+    monkeypatch.setattr(runs, "ingest_history", lambda _: [older])
     told = beginning.words(RIDES, {0: (7, 9), 1: (0, 3)})
     assert told["partitions"] == {0: {"first": 7, "to": 9, "broker_time": RECORD[0], "append_time": True}}
 

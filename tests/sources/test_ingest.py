@@ -41,7 +41,7 @@ def test_offsets_without_a_record_are_counted_by_kafka(rides: Topic, spark: Spar
     """Three records, two that were aborted, and a marker at each end of a transaction in each partition."""
     (done,) = ingest.ingest(spark, rides)
     assert (done.records, done.archived, done.quarantined, done.gaps) == (9, 3, {}, 6)
-    assert runs.ingest_history(rides.name)[-1]["gaps"] == 6
+    assert runs.ingest_history(rides.name)[-1].gaps == 6
     assert verification.verify(spark, verification.Extent(topic=rides, deep=True)) == []
 
 

@@ -124,7 +124,7 @@ def test_an_archive_of_an_older_layout_is_refused_with_its_cure(
         (tmp_path / "home" / "lake" / layer).rename(tmp_path / layer)
     (done,) = ingest(spark, rides)
     assert (done.seq, done.archived, sum(done.quarantined.values())) == (2, 3, 3), "all again, counted on"
-    assert [row["seq"] for row in runs.ingest_history(rides.name)] == [2]
+    assert [row.seq for row in runs.ingest_history(rides.name)] == [2]
     assert verification.verify(spark, verification.Extent(topic=rides, deep=True)) == []
 
 

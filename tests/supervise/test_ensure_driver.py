@@ -72,7 +72,7 @@ def test_a_driver_that_says_nothing_is_killed_even_when_it_is_stopped(monkeypatc
     assert not psutil.pid_exists(first.pid) or psutil.Process(first.pid).status() == psutil.STATUS_ZOMBIE
     assert ended(child)
     (incident,) = incidents.opened("")
-    assert incident["cause"] == "driver hung"
+    assert incident.cause == "driver hung"
 
 
 def test_a_wall_clock_that_jumps_ends_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_a_driver_that_ends_at_once_is_a_failure_with_its_last_words() -> None:
     seen = look()
     assert (seen.deaths, seen.uncounted, seen.last_words) == (1, False, "no Spark jars")
     (incident,) = incidents.opened("")
-    assert incident["cause"] == "driver died" and "ended at once" in incident["evidence"]
+    assert incident.cause == "driver died" and "ended at once" in incident.evidence
 
 
 def test_a_driver_that_a_person_started_meanwhile_is_no_death(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,8 +183,8 @@ def test_a_hung_driver_that_cannot_be_ended_calls_people_until_it_speaks(monkeyp
     with pytest.raises(AnswerIsNo, match="cannot be ended from here"):
         ensure_driver(command=COMMAND)
     (incident,) = incidents.opened("")
-    assert incident["cause"] == "driver hung" and "cannot be ended" in incident["evidence"]
-    assert "by hand" in incident["cure"]
+    assert incident.cause == "driver hung" and "cannot be ended" in incident.evidence
+    assert "by hand" in incident.cure
     streams.heartbeat("tally")
     assert ensure_driver(command=COMMAND).did == "nothing to do"
     assert not incidents.opened("")
@@ -220,8 +220,8 @@ def test_a_driver_that_died_of_a_full_heap_is_told_with_memory_and_the_cure() ->
     second = ensure_driver(command=COMMAND)
     assert "out of memory: the JVM's heap of 1536m was full (Java heap space)" in second.saw
     (incident,) = incidents.opened("")
-    assert incident["cause"] == "driver died"
-    assert "TALLY_STREAM_MEMORY" in incident["cure"] and "TALLY_MAX_OFFSETS_PER_TRIGGER" in incident["cure"]
+    assert incident.cause == "driver died"
+    assert "TALLY_STREAM_MEMORY" in incident.cure and "TALLY_MAX_OFFSETS_PER_TRIGGER" in incident.cure
 
 
 @pytest.mark.parametrize("form", ["text", "json"])

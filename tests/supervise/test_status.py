@@ -56,18 +56,18 @@ def applied(to: dict[int, int]) -> None:
 
 
 def open_now() -> list[str]:
-    return [row["cause"] for row in incidents.opened("demand")]
+    return [row.cause for row in incidents.opened("demand")]
 
 
 def test_old_records_that_wait_are_an_incident_with_their_count_until_they_are_applied() -> None:
     assert judge_freshness() == ["demand"]
-    assert "2 records that came before" in incidents.opened("demand")[0]["evidence"]
+    assert "2 records that came before" in incidents.opened("demand")[0].evidence
     applied({0: 1, 1: 0})
     assert judge_freshness() == ["demand"]
-    assert "1 records that came before" in incidents.opened("demand")[0]["evidence"]
+    assert "1 records that came before" in incidents.opened("demand")[0].evidence
     applied({0: 2, 1: 0})
     assert judge_freshness() == [] and open_now() == []
-    assert incidents.history("demand")[0]["done"] == "the stream has caught up"
+    assert incidents.history("demand")[0].done == "the stream has caught up"
 
 
 def test_a_new_record_in_a_topic_that_was_long_idle_is_not_behind() -> None:

@@ -34,7 +34,7 @@ def test_the_watcher_measures_silence_on_its_own_clock(monkeypatch: pytest.Monke
 def test_nobody_watching_is_an_incident_until_somebody_does() -> None:
     assert "nobody ever watched" in check_watcher()
     (incident,) = incidents.opened("")
-    assert incident["cause"] == "no watcher"
+    assert incident.cause == "no watcher"
     Watch().turn()
     assert "looked 0 s ago" in check_watcher()
     assert not incidents.opened("")
@@ -56,14 +56,14 @@ def test_an_order_that_nobody_follows_is_told_to_people_by_the_watcher_itself(mo
     """Airflow's scheduler stands, or the DAG is paused: the run that would tell people does not come either."""
     monkeypatch.setattr("tally.supervise.watch.UNHEEDED_SECONDS", 0.5)
     told: list[list[str]] = []
-    watch = Watch(tell=lambda: told.append([row["cause"] for row in incidents.opened("")]))
+    watch = Watch(tell=lambda: told.append([row.cause for row in incidents.opened("")]))
     assert watch.turn() is not None and not told, "it was only just ordered"
     time.sleep(0.6)
     watch.turn()
     watch.turn()
     assert told == [["nobody follows the watcher"]], "once"
     (incident,) = incidents.opened("")
-    assert "no driver" in incident["evidence"] and "tally restart" in incident["cure"]
+    assert "no driver" in incident.evidence and "tally restart" in incident.cure
     ensure_driver(command=COMMAND)
     registered()
     watch.turn()

@@ -18,7 +18,7 @@ def coverage(pipeline: Pipeline) -> Coverage:
     begun = beginnings.of(pipeline)
     for topic in pipeline.reads:
         kept, there = archived_ranges(topic.name), retained_ranges(topic.name)
-        archived += sum(int(row["archived"]) for row in runs.ingest_history(topic.name))
+        archived += sum(one.archived for one in runs.ingest_history(topic.name))
         missed = {one.partition: one for one in begun.missed if one.topic == topic.name}
         for partition, (begin, end) in sorted(there.items()):
             first, taken = kept.get(partition, (begin, begin))
@@ -44,10 +44,10 @@ def coverage(pipeline: Pipeline) -> Coverage:
 def archived_ranges(topic: str) -> dict[int, tuple[int, int]]:
     """First and next offset of each partition that the archive holds."""
     ranges: dict[int, tuple[int, int]] = {}
-    for row in runs.ingest_history(topic):
-        for partition, (first, end) in row["ranges"].items():
-            known = ranges.get(int(partition), (first, end))
-            ranges[int(partition)] = (min(known[0], first), max(known[1], end))
+    for one in runs.ingest_history(topic):
+        for partition, (first, end) in one.ranges.items():
+            known = ranges.get(partition, (first, end))
+            ranges[partition] = (min(known[0], first), max(known[1], end))
     return ranges
 
 

@@ -81,12 +81,12 @@ def of_itself(newest: Restatement, before: Restatement | None) -> Iterator[str]:
 def of_archive(newest: Restatement) -> Iterator[str]:
     """Ingests that were not there, or that ended at other offsets."""
     for topic, seq in newest.seen.items():
-        known = {row["seq"]: row for row in runs.ingest_history(topic)}
+        known = {one.seq: one for one in runs.ingest_history(topic)}
         if not known:
             continue  # a new control store: the next ingest copies them from the archive's own words
         if seq > max(known):
             yield f"topic {topic} is seen up to ingest {seq}, and the archive has {max(known)}"
         elif seq in known:
-            ends = {int(partition): to for partition, (_, to) in known[seq]["ranges"].items()}
+            ends = {partition: to for partition, (_, to) in known[seq].ranges.items()}
             if newest.ends.get(topic) != ends:
                 yield f"ingest {seq} of topic {topic} ended at {newest.ends.get(topic)}, and the archive says {ends}"

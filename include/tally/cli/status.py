@@ -110,16 +110,17 @@ def incidents(
     json: Json = False,
 ) -> None:
     """List what went wrong and is not over, the oldest first. Exit code 0: nothing is open; 1: something is."""
-    from tally.control.incidents import document, history
+    from tally.control.incidents import history
 
-    rows = history(pipeline)
-    if pipeline is not None and not rows:
+    known = history(pipeline)
+    if pipeline is not None and not known:
         from tally.catalog.load import catalogue
 
         catalogue().pipeline(pipeline)  # refused by name, where there is no such pipeline
-    found = [document(row) for row in rows if everything or row["closed_at"] is None]
+    chosen = [one for one in known if everything or one.closed_at is None]
+    found = [one.as_json() for one in chosen]
     show(found, json, lambda: print_incidents(found))
-    if any(row["state"] == "open" for row in found):
+    if any(one.state == "open" for one in chosen):
         raise typer.Exit(1)
 
 

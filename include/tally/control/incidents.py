@@ -5,7 +5,8 @@ An incident without a pipeline is one of the whole installation, such as a watch
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import sqlalchemy as sa
 
@@ -15,6 +16,36 @@ from tally.control.tables import incidents
 
 # What happens to a driver, and is over once a new one's streams move.
 DRIVER_FAULTS = DRIVER_DIED, DRIVER_HUNG = "driver died", "driver hung"
+
+State = Literal["open", "closed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Incident:
+    """One that was reported; times in milliseconds, 0 or None where there was no such time yet."""
+
+    id: int
+    pipeline: str
+    cause: str
+    evidence: str
+    cure: str
+    done: str
+    first_seen: int
+    last_seen: int
+    times: int
+    closed_at: int | None
+    told_at: int
+    told_closed_at: int
+
+    @property
+    def state(self) -> State:
+        return "closed" if self.closed_at else "open"
+
+    def as_json(self) -> dict[str, Any]:
+        """As scripts read it: its state, and times in ISO 8601, null where there was no such time."""
+        times = ("first_seen", "last_seen", "closed_at", "told_at", "told_closed_at")
+        told = {name: iso(from_millis(at)) if (at := getattr(self, name)) else None for name in times}
+        return {"id": self.id, "state": self.state, **asdict(self), **told}
 
 
 def report(pipeline: str, cause: str, evidence: str, *, cure: str = "", done: str = "") -> int:
@@ -38,25 +69,18 @@ def close(pipeline: str, *causes: str, done: str = "") -> int:
         return connection.execute(sa.update(incidents).where(mine).values(**over)).rowcount
 
 
-def opened(pipeline: str | None = None) -> list[dict[str, Any]]:
+def opened(pipeline: str | None = None) -> list[Incident]:
     """Every incident that is not closed, in the order in which they were first seen."""
     return found(incidents.c.closed_at.is_(None), pipeline)
 
 
-def history(pipeline: str | None = None) -> list[dict[str, Any]]:
+def history(pipeline: str | None = None) -> list[Incident]:
     """Every incident there was."""
     return found(sa.true(), pipeline)
 
 
-def found(which: Any, pipeline: str | None) -> list[dict[str, Any]]:
+def found(which: Any, pipeline: str | None) -> list[Incident]:
     mine = incidents.c.pipeline == pipeline if pipeline is not None else sa.true()
     with store().connect() as connection:
         rows = connection.execute(sa.select(incidents).where(which, mine).order_by(incidents.c.id))
-        return [dict(row._mapping) for row in rows]
-
-
-def document(row: dict[str, Any]) -> dict[str, Any]:
-    """An incident as scripts read it: its state, and times in ISO 8601, null where there was no such time."""
-    times = ("first_seen", "last_seen", "closed_at", "told_at", "told_closed_at")
-    told = {name: iso(from_millis(row[name])) if row[name] else None for name in times}
-    return {"id": row["id"], "state": "closed" if row["closed_at"] else "open", **row, **told}
+        return [Incident(**row._mapping) for row in rows]

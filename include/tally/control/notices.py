@@ -6,15 +6,12 @@ Telling is at least once: who sends says so afterwards. A receiver knows a repet
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
 
 import sqlalchemy as sa
 
-from tally.control.incidents import found
+from tally.control.incidents import Incident, State, found
 from tally.control.store import now_ms, store, upsert
 from tally.control.tables import hearers, incidents
-
-State = Literal["open", "closed"]
 
 # An incident that was over before anybody was told is still worth a word for so long. Older ones are history: a store
 # that gets its first webhook would else send all of it.
@@ -25,8 +22,7 @@ STILL_NEWS_MS = 24 * 3_600_000
 class News:
     """One incident that opened, or ended, and the channels that have heard so."""
 
-    state: State
-    incident: dict[str, Any]
+    incident: Incident
     heard: frozenset[str]
 
 
@@ -40,9 +36,9 @@ def untold() -> list[News]:
         known = {(row.incident, row.state, row.channel) for row in connection.execute(sa.select(hearers))}
     news = []
     for incident in found(opened | ended, None):
-        state: State = "closed" if incident["closed_at"] else "open"
-        ears = frozenset(channel for number, word, channel in known if (number, word) == (incident["id"], state))
-        news.append(News(state=state, incident=incident, heard=ears))
+        mine = incident.id, incident.state
+        ears = frozenset(channel for number, word, channel in known if (number, word) == mine)
+        news.append(News(incident=incident, heard=ears))
     return news
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,20 @@ import sqlalchemy as sa
 
 from tally.control.store import now_ms, store, upsert
 from tally.control.tables import ingests, reconciliations, seals, topics
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ingested:
+    """A row of the ingests: what one archive commit took, by partition in half-open offsets, and what became of it."""
+
+    topic: str
+    seq: int
+    ranges: Mapping[int, tuple[int, int]]
+    archived: int
+    quarantined: Mapping[str, int]  # by reason
+    gaps: int
+    delta_version: int
+    committed_at: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,11 +54,16 @@ def remember_topic(topic: str, identity: str) -> None:
         upsert(connection, topics, [{"topic": topic, "topic_id": identity, "seen_at": now_ms()}])
 
 
-def ingest_history(topic: str) -> list[dict[str, Any]]:
+def ingest_history(topic: str) -> list[Ingested]:
     """Every archive commit of a topic, in order."""
     query = sa.select(ingests).where(ingests.c.topic == topic).order_by(ingests.c.seq)
     with store().connect() as connection:
-        return [dict(row._mapping) for row in connection.execute(query)]
+        return [ingested(row) for row in connection.execute(query)]
+
+
+def ingested(row: sa.Row[Any]) -> Ingested:
+    ranges = {int(partition): (first, to) for partition, (first, to) in row.ranges.items()}
+    return Ingested(**{**row._mapping, "ranges": ranges})
 
 
 def open_reconciliation(pipeline: str, version: str, from_ms: int, to_ms: int, ticket: str, *, after: int = 0) -> int:

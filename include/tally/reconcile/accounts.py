@@ -186,7 +186,7 @@ def ingests(cut: Cut) -> dict[str, int]:
     """The number of each topic's last ingest that the compared batch table was stated from."""
     last = {}
     for topic, version in cut.stated.versions.items():
-        numbers = [row["seq"] for row in runs.ingest_history(topic) if row["delta_version"] <= version]
+        numbers = [one.seq for one in runs.ingest_history(topic) if one.delta_version <= version]
         last[topic] = max(numbers, default=-1)
     return last
 
@@ -196,22 +196,22 @@ def ingest_balance(pipeline: Pipeline) -> dict[str, Balance]:
     return {topic.name: balance(runs.ingest_history(topic.name)) for topic in pipeline.reads}
 
 
-def balance(history: Sequence[Mapping[str, Any]]) -> Balance:
+def balance(history: Sequence[runs.Ingested]) -> Balance:
     """Each ingest begins where the one before it ended: one that left offsets out would balance by itself."""
     quarantined = Counter[str]()
-    for row in history:
-        quarantined.update(row["quarantined"])
-    records = sum(to - start for row in history for start, to in row["ranges"].values())
-    archived, gaps = (sum(row[name] for row in history) for name in ("archived", "gaps"))
+    for one in history:
+        quarantined.update(one.quarantined)
+    records = sum(to - start for one in history for start, to in one.ranges.values())
+    archived, gaps = sum(one.archived for one in history), sum(one.gaps for one in history)
     whole = joined(history) and gaps >= 0 and records == archived + quarantined.total() + gaps
     return Balance(records=records, archived=archived, quarantined=dict(quarantined), gaps=gaps, balanced=whole)
 
 
-def joined(history: Sequence[Mapping[str, Any]]) -> bool:
+def joined(history: Sequence[runs.Ingested]) -> bool:
     """Whether the offsets of ingests follow on one another in each partition, none left out or taken twice."""
-    reached: dict[str, int] = {}
-    for row in history:
-        for partition, (start, to) in row["ranges"].items():
+    reached: dict[int, int] = {}
+    for one in history:
+        for partition, (start, to) in one.ranges.items():
             if reached.get(partition, start) != start:
                 return False
             reached[partition] = to

@@ -184,7 +184,7 @@ def bytes_kept(records: DataFrame) -> DataFrame:
 def last_seq(topic: Topic) -> int:
     """The number of the last ingest that the control store knows of, -1 for none: an archive made anew counts on."""
     known = runs.ingest_history(topic.name)
-    return int(known[-1]["seq"]) if known else -1
+    return known[-1].seq if known else -1
 
 
 def check_written(topic: Topic, where: str, kind: str, counted: int) -> None:

@@ -37,9 +37,8 @@ def words(topic: Topic, ranges: Offsets) -> dict[str, Any]:
         return told
     # An archive that was made before its commits said so. Without its first ingest, the oldest one known has to do.
     begun = runs.ingest_history(topic.name)[:1]
-    first = begun[0]["ranges"] if begun else newest.words["ranges"]
-    at = int(begun[0]["committed_at"]) if begun else now_ms()
-    known = {int(partition): (span[0], span[1]) for partition, span in first.items()}
+    known = begun[0].ranges if begun else {int(p): (first, to) for p, (first, to) in newest.words["ranges"].items()}
+    at = begun[0].committed_at if begun else now_ms()
     return {"at": at, "partitions": {p: near(span) for p, span in known.items() if span[0] > 0}}
 
 

@@ -106,8 +106,8 @@ def retained(topic: Topic, found: Sequence[Mismatch]) -> tuple[Places, list[str]
 def ingested(topic: Topic) -> Places:
     """All offsets that were ever ingested."""
     found: Places = {}
-    for row in runs.ingest_history(topic.name):
-        for partition, (start, to) in archive.offsets_of(row["ranges"]).items():
+    for one in runs.ingest_history(topic.name):
+        for partition, (start, to) in one.ranges.items():
             found.setdefault(partition, []).append((start, to))
     return {partition: merge(ranges) for partition, ranges in found.items()}
 
@@ -145,9 +145,9 @@ def read_again(spark: SparkSession, topic: Topic, wrong: Places) -> DataFrame:
     ]
     raw = reduce(DataFrame.unionByName, frames)
     numbers = [
-        (partition, start, to, row["seq"])
-        for row in runs.ingest_history(topic.name)
-        for partition, (start, to) in archive.offsets_of(row["ranges"]).items()
+        (partition, start, to, one.seq)
+        for one in runs.ingest_history(topic.name)
+        for partition, (start, to) in one.ranges.items()
         if overlap([(start, to)], parts.get(partition, []))
     ]
     known = F.broadcast(spark.createDataFrame(numbers, "_of INT, _from BIGINT, _to BIGINT, _ingest BIGINT"))

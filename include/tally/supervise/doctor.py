@@ -144,8 +144,8 @@ def of_driver(name: str) -> Finding:
     state, reason = row.get("state", "unknown"), row.get("reason", "")
     seen = f"the driver of {app} lives and {spoke}; the stream is {state}" + (f": {reason}" if reason else "")
     if running and state in ("failed", "gave_up", "data_lost"):
-        told = next((one for one in incidents.opened(name) if one["evidence"] == reason), {})
-        return of_wrong_driver(seen, str(told.get("cure") or "") or f"look at {log}")
+        told = [one.cure for one in incidents.opened(name) if one.evidence == reason]
+        return of_wrong_driver(seen, (told[0] if told else "") or f"look at {log}")
     return Finding(name="driver", seen=seen)
 
 
@@ -162,10 +162,10 @@ def of_locks(pipeline: Pipeline) -> Iterator[Finding]:
 
 
 def of_incidents(name: str) -> Iterator[Finding]:
-    shared = [one for one in incidents.opened("") if one["cause"] in incidents.DRIVER_FAULTS]
+    shared = [one for one in incidents.opened("") if one.cause in incidents.DRIVER_FAULTS]
     found = [*incidents.opened(name), *shared]
     if not found:
         yield Finding(name="incidents", seen="none is open")
     for one in found:
-        seen = f"{one['cause']}, {one['times']} times since {iso(from_millis(one['first_seen']))}: {one['evidence']}"
-        yield Finding(name="incident", seen=seen, fault=TallyError(seen, field="incident", cure=one["cure"] or None))
+        seen = f"{one.cause}, {one.times} times since {iso(from_millis(one.first_seen))}: {one.evidence}"
+        yield Finding(name="incident", seen=seen, fault=TallyError(seen, field="incident", cure=one.cure or None))

@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 from tally.base.settings import settings
 from tally.control import notices
-from tally.control.incidents import document
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -46,9 +45,9 @@ def send_notices(channels: Mapping[str, Send] | None = None) -> list[str]:
                     silent.add(name)
                 continue
             heard.add(name)
-            notices.heard(item.incident["id"], item.state, name)
+            notices.heard(item.incident.id, item.incident.state, name)
         if heard >= set(ways):
-            notices.told(item.incident["id"], item.state)
+            notices.told(item.incident.id, item.incident.state)
             whole += 1
     lines = [f"told people of {whole} of {len(news)} incidents" if news else "nothing new to tell"]
     return lines + [f"{name} failed, and is tried again: {errors[0]}" for name, errors in failures.items()]
@@ -75,7 +74,7 @@ def in_time(send: Send, message: dict[str, Any]) -> None:
 
 def worded(item: notices.News) -> dict[str, Any]:
     """The document of one incident; `text` is the line that chat services show, `id` and `state` tell a repetition."""
-    told = document(item.incident)
+    told = item.incident.as_json()
     where = told["pipeline"] or "all pipelines"
     text = f"{told['state'].upper()} {where}: {told['cause']}. {told['evidence']}"
     word = told["done"] if told["state"] == "closed" else told["cure"]

@@ -53,14 +53,14 @@ def test_an_incident_names_the_first_ranges_and_counts_the_others() -> None:
     seals.write(slots)
     doubted.hold(TUMBLING, dict.fromkeys(slots, "changed"))
     (told,) = incidents.opened("demand")
-    assert told["evidence"].count("changed") == doubted.SHOWN and told["evidence"].endswith("; and 2 more")
-    assert "--from 2026-09-21T14:14:00Z --to 2026-09-21T14:27:00Z" in told["cure"]
+    assert told.evidence.count("changed") == doubted.SHOWN and told.evidence.endswith("; and 2 more")
+    assert "--from 2026-09-21T14:14:00Z --to 2026-09-21T14:27:00Z" in told.cure
 
 
 def test_what_an_earlier_audit_held_and_did_not_report_is_reported() -> None:
     seals.write([seal(0, fault="changed", state="held")])
     assert doubted.hold(TUMBLING, {}) == []
-    assert [one["cause"] for one in incidents.opened("demand")] == [doubted.CAUSE]
+    assert [one.cause for one in incidents.opened("demand")] == [doubted.CAUSE]
 
 
 def test_a_comparison_waits_for_its_own_slots_that_are_held_and_not_restated() -> None:

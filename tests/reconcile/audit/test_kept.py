@@ -62,7 +62,7 @@ def test_a_row_that_is_gone_is_told_until_it_is_back(place: str, says: str) -> N
     table.delete("_ingest = 0 AND at = 0")
     assert check(demand) == [says]
     (told,) = incidents.opened("demand")
-    assert (told["cause"], told["evidence"], told["cure"]) == (CAUSE, says, "tally mend rides")
+    assert (told.cause, told.evidence, told.cure) == (CAUSE, says, "tally mend rides")
     table.restore(whole)
     assert check(demand) == [] and incidents.opened("demand") == []
 

@@ -104,7 +104,7 @@ def test_what_fails_is_held_and_named_by_range(looked: dict[str, list[list[int]]
     (failed,) = done.as_dict()["failed"]
     assert (failed["what"], failed["from"], failed["to"]) == ("changed", "2026-09-21T14:15:00Z", "2026-09-21T14:17:00Z")
     (told,) = incidents.opened(NAME)
-    assert "--from 2026-09-21T14:15:00Z --to 2026-09-21T14:17:00Z" in told["cure"]
+    assert "--from 2026-09-21T14:15:00Z --to 2026-09-21T14:17:00Z" in told.cure
     assert not audit(NAME).passed, "it is held until it is mended"
 
 

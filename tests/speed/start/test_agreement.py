@@ -77,7 +77,7 @@ def test_a_plan_that_was_never_run_is_put_aside(copy: World, how: str) -> None:
     kept = {name: text for name, text in before.items() if text not in aside_now.values()}
     assert files(root) == kept | aside_now, "moved, and nothing else is touched"
     (told,) = incidents.history(NAME)
-    assert told["closed_at"] and told["done"] == line
+    assert told.closed_at and told.done == line
 
 
 @pytest.mark.parametrize("how", HOWS)

@@ -35,11 +35,11 @@ def faults(topic: Topic) -> Iterator[str]:
     if last is None or not history or redecode.begun(topic, last.era):
         return
     wrote = {
-        archive.path(topic): sum(row["archived"] for row in history),
-        archive.quarantine_path(topic): sum(sum(row["quarantined"].values()) for row in history),
+        archive.path(topic): sum(one.archived for one in history),
+        archive.quarantine_path(topic): sum(sum(one.quarantined.values()) for one in history),
     }
     for path, said in wrote.items():
-        there = rows(path, history[-1]["seq"])
+        there = rows(path, history[-1].seq)
         if there not in (None, said):
             place = path.rsplit("/", 2)[-2]
             yield f"{place}/{topic.name} holds {there:,} rows of the {said:,} that ingests up to {last.seq} wrote"

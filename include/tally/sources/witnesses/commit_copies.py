@@ -77,8 +77,8 @@ def check_last(topic: Topic, last: Ingest) -> None:
 
     From false ones records would be left out, or taken twice, and nothing later would tell.
     """
-    copied = [row for row in runs.ingest_history(topic.name) if row["seq"] == last.seq]
-    for partition, told in archive.offsets_of(copied[0]["ranges"]).items() if copied else ():
+    copied = [one for one in runs.ingest_history(topic.name) if one.seq == last.seq]
+    for partition, told in copied[0].ranges.items() if copied else ():
         said = last.ranges.get(partition)
         if said != told:
             raise AnswerIsNo(
@@ -95,10 +95,10 @@ def unbroken(topic: Topic, last: Ingest) -> bool:
     seqs = [claim.seq for claim in held]
     if not seqs or seqs != list(range(seqs[0], last.seq + 1)) or held[0].baseline != (last.era > 0):
         return False
-    if not set(seqs) <= {row["seq"] for row in runs.ingest_history(topic.name)}:
+    if not set(seqs) <= {one.seq for one in runs.ingest_history(topic.name)}:
         return False
     known = {claim.seq for claim in manifests.claims(topic.name, "quarantine", last.era, last.seq)}
-    refused = {row["seq"] for row in runs.ingest_history(topic.name) if row["quarantined"] and row["seq"] > seqs[0]}
+    refused = {one.seq for one in runs.ingest_history(topic.name) if one.quarantined and one.seq > seqs[0]}
     return refused <= known
 
 

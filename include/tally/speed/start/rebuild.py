@@ -177,7 +177,7 @@ def apply(planned: Plan, why: str) -> int:
         runs.remember_topic(topic, identity)
     done = f"rebuilt by {by}" + (f": {why}" if why else "")
     streams.show(pipeline.name, version=pipeline.version, state="starting", reason="", failures=0, retry_at=0)
-    causes = {incident["cause"] for incident in incidents.opened(pipeline.name)}
+    causes = {incident.cause for incident in incidents.opened(pipeline.name)}
     closed = incidents.close(pipeline.name, *causes, done=done) if causes else 0
     said = f"generation {planned.number} begins at the oldest retained offsets"
     incidents.report(pipeline.name, "rebuilt", said, done=done)
