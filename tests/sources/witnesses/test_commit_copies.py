@@ -11,7 +11,7 @@ from tally.base.errors import AnswerIsNo
 from tally.catalog.declare import topic
 from tally.control import manifests
 from tally.control.runs import Ingested
-from tally.reconcile.accounts import joined
+from tally.reconcile.conservation import joined
 from tally.sources.archive import Ingest
 from tally.sources.witnesses import commit_copies
 
