@@ -58,10 +58,10 @@ def test_one_is_ended_between_two_micro_batches_or_after_a_while(
 ) -> None:
     monkeypatch.setattr(running_query, "LAST_BATCH_SECONDS", 0.1)
     running.let_go()
-    assert running.query.stopped == 1  # type: ignore[attr-defined]
+    assert running.query.stopped == 1
     running.query.status["isTriggerActive"] = True
     running.let_go()
-    assert running.query.stopped == 2  # type: ignore[attr-defined]
+    assert running.query.stopped == 2
 
 
 def test_one_that_does_not_answer_is_let_go_of_all_the_same(running: RunningQuery) -> None:
