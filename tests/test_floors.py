@@ -27,6 +27,13 @@ def lint(include: Path) -> subprocess.CompletedProcess[str]:
         ("speed/query.py", "from tally.supervise import watch", "tally.speed is not allowed to import tally.supervise"),
         ("control/ledger.py", "import pyspark", "tally.control is not allowed to import pyspark"),
         ("sources/records/decode.py", "from tally.sources import ingest", "No cycles are allowed in tally.sources"),
+        (
+            "orchestration/graph.py",
+            "from tally.embedded import airflow",
+            "tally.orchestration is not allowed to import tally.embedded",
+        ),
+        ("jobs/begin.py", "from tally.demo import events", "tally.jobs is not allowed to import tally.demo"),
+        ("embedded/broker.py", "from tally.demo import run", "tally.embedded is not allowed to import tally.demo"),
     ],
 )
 def test_an_import_from_above_is_refused(tmp_path: Path, file: str, line: str, told: str) -> None:

@@ -259,7 +259,7 @@ def test_it_is_the_same_elsewhere_in_any_process_and_under_any_hash_seed(folder:
     found = {
         subprocess.run(
             [sys.executable, "-c", code, str(where)],
-            env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True, timeout=60,
+            env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True, timeout=400,
         ).stdout.strip()
         for where, seed in ((folder, "0"), (other, "1"), (folder, "4242"))
     }  # fmt: skip

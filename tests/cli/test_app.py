@@ -19,7 +19,7 @@ def tally(*arguments: str, before: str = "", **environment: str) -> subprocess.C
         [sys.executable, "-c", PROGRAM.format(before=before or "pass"), *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=400,
         check=False,
         env=os.environ | environment,
     )

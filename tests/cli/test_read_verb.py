@@ -59,7 +59,7 @@ def tally(case: Case, *arguments: str, home: str | None = None) -> subprocess.Co
     catalog = Path(case.pipeline.file).parents[1]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TALLY_")}
     where = {"TALLY_CATALOG": str(catalog), "TALLY_HOME": home or str(catalog.parent / "home")}
-    return subprocess.run([TALLY, *arguments], env={**kept, **where}, capture_output=True, timeout=120, check=False)
+    return subprocess.run([TALLY, *arguments], env={**kept, **where}, capture_output=True, timeout=400, check=False)
 
 
 def expected(case: Case, layer: str = "served") -> list[dict[str, object]]:
@@ -115,7 +115,7 @@ def test_a_reader_that_hangs_up_is_no_failure_to_speak_of(case: Case) -> None:
     catalog = Path(case.pipeline.file).parents[1]
     env = {**os.environ, "TALLY_CATALOG": str(catalog), "TALLY_HOME": str(catalog.parent / "home")}
     shell = f"set -o pipefail; {TALLY} read made --format csv | true"
-    done = subprocess.run(["bash", "-c", shell], env=env, capture_output=True, timeout=120, check=False)
+    done = subprocess.run(["bash", "-c", shell], env=env, capture_output=True, timeout=400, check=False)
     assert done.stderr == b""
 
 

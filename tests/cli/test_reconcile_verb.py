@@ -35,7 +35,7 @@ def comparison(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Comparison:
 
 def reconcile(number: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", PROGRAM.format(number=number), "reconcile", "vendor_trips", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=os.environ)
+    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False, env=os.environ)
 
 
 def test_reconciled_is_exit_code_0_and_one_document(comparison: Comparison) -> None:

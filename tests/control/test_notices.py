@@ -19,11 +19,11 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TALLY_CONTROL", raising=False)
 
 
-def told() -> list[tuple[int, str]]:
+def told() -> list[tuple[int, incidents.State]]:
     """Tell all there is, and say what it was."""
     news = [(item.incident.id, item.incident.state) for item in notices.untold()]
     for number, state in news:
-        notices.told(number, state)  # type: ignore[arg-type]
+        notices.told(number, state)
     return news
 
 

@@ -153,5 +153,5 @@ def test_a_store_of_a_newer_version_is_left_alone(earlier: Path) -> None:
 def test_a_store_that_is_up_to_date_is_opened_without_alembic(earlier: Path) -> None:
     store()
     script = "import sys; from tally.control.store import store; store(); print('alembic' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=400, check=True)
     assert done.stdout.strip() == "False"

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from tally.embedded.broker_files import free_port, is_free
+from tally.host.waiting import until
 
 TALLY = str(Path(sys.executable).parent / "tally")
 
@@ -22,7 +23,7 @@ TALLY = str(Path(sys.executable).parent / "tally")
 @pytest.fixture
 def demo_home(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "home"
-    subprocess.run([TALLY, "down"], env=environment(tmp_path / "home"), check=False, capture_output=True, timeout=120)
+    subprocess.run([TALLY, "down"], env=environment(tmp_path / "home"), check=False, capture_output=True, timeout=400)
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def wait_for(what: str, log: Path, seconds: float) -> None:
 
 def test_a_busy_kafka_port_is_named_and_nothing_is_left(demo_home: Path, busy: int) -> None:
     env = environment(demo_home, TALLY_KAFKA_PORT=str(busy))
-    done = subprocess.run([TALLY, "demo"], env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([TALLY, "demo"], env=env, capture_output=True, text=True, timeout=400, check=False)
     assert done.returncode == 2, done.stdout + done.stderr
     assert "TALLY_KAFKA_PORT" in done.stderr and str(busy) in done.stderr and "Traceback" not in done.stderr
     assert of_home(demo_home) == []
@@ -86,7 +87,9 @@ def test_a_signal_while_airflow_starts_stops_everything(demo_home: Path, tmp_pat
         command = [TALLY, "demo", "--past", "1 minute"]
         demo = subprocess.Popen(command, env={**env, "PYTHONUNBUFFERED": "1"}, stdout=out, stderr=out)
     wait_for("Airflow: starting", log, 120)
-    assert len(of_home(demo_home)) >= 4, "a check that cannot fail proves nothing"
+    assert until(lambda: len(of_home(demo_home)) >= 4, seconds=120, every=0.2), (
+        "a check that cannot fail proves nothing"
+    )
     demo.send_signal(number)
     demo.send_signal(number)  # an impatient second Ctrl-C cuts nothing short
     assert demo.wait(timeout=150) == 0, log.read_text()

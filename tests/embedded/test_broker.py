@@ -229,7 +229,7 @@ def test_the_command_prints_one_json_document(own_home: Path) -> None:
             [sys.executable, "-c", "from tally.cli import main; main()", *arguments],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=400,
             check=False,
         )
 

@@ -44,7 +44,7 @@ def eat(broker: str, topics: list[str], upto: dict[int, int]) -> None:
 def tally(*words: str) -> tuple[int, Any]:
     """A command line as a person types it, and the document that it prints."""
     program = "import sys; from tally.cli import app; sys.exit(app.run(sys.argv[1:]))"
-    ran = subprocess.run([sys.executable, "-c", program, *words, "--json"], capture_output=True, text=True, timeout=120)
+    ran = subprocess.run([sys.executable, "-c", program, *words, "--json"], capture_output=True, text=True, timeout=400)
     return ran.returncode, json.loads(ran.stdout)
 
 

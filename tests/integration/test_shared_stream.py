@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
 import oracle
 import pytest
 import world as worlds
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from test_negative_controls import reconcile, states
 from world import MINUTE, World
 
+from tally.base.settings import settings
+from tally.control import streams
 from tally.speed import checkpoint
+from tally.speed.driver import Driver
+from tally.speed.shared.member import Member
 
 NAMES = ["tumbling_p", "hopping_p"]
 IDLE = MINUTE
+# Ends that tell most: the inbox has a micro-batch and no table has it; one table has it, and the other has not.
+ENDS = {"shared.after_taken:3", "shared.after_member:3"}
+ENDS_LONG = {"shared.begin:3", "shared.before_taken:3", "shared.end:3", "shared.before_inbox_fold", "speed.after_fold"}
 
 
 @pytest.fixture
@@ -22,6 +37,25 @@ def shared(
     monkeypatch.setenv("TALLY_SHARED", "true")
     folder = tmp_path_factory.mktemp("shared")
     return worlds.make(folder, f"{folder.name}.", broker, monkeypatch, NAMES)
+
+
+@pytest.fixture(scope="module")
+def produced(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A short story, told at once, of which nothing was read yet."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TALLY_SHARED", "true")
+        patch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", "14")
+        made = worlds.make(tmp_path_factory.mktemp("sharing"), "sharing.", broker, patch, NAMES)
+        made.produce(worlds.story(8, 80, made.prefix, late=0.2) + worlds.flush(made.prefix))
+        yield made
+
+
+@pytest.fixture
+def begun(produced: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """The same topics and catalogue in a home where nothing was done yet."""
+    monkeypatch.setenv("TALLY_HOME", str(tmp_path / "home"))
+    produced.drained[:] = [dict(produced.ends)]
+    return produced
 
 
 def told(world: World, name: str) -> oracle.Streamed:
@@ -39,31 +73,110 @@ def told(world: World, name: str) -> oracle.Streamed:
     return oracle.shared(worlds.shape_of(name), world.truth(name)[0], batches, ends, IDLE)
 
 
-def drive(world: World, patch: pytest.MonkeyPatch, seed: int = 5, count: int = 220) -> None:
-    """A story in three rounds, each under a new driver and in micro-batches of another size."""
-    records = worlds.story(seed, count, world.prefix, late=0.2)
-    third = len(records) // 3
-    for at, size in enumerate((37, 90, 60)):
-        patch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", str(size))
-        world.produce(records[at * third : (at + 1) * third if at < 2 else None])
-        world.stream()
-    world.produce(worlds.flush(world.prefix))
-    world.stream()
+def check(world: World) -> None:
+    """Each pipeline's table is what the oracle says, and holds each offset's micro-batch in one commit."""
+    for name in NAMES:
+        out, entries = told(world, name), world.ledger(name)
+        assert [batch.batch for batch in entries] == list(range(len(entries)))
+        assert [batch.late_watermark for batch in entries] == out.watermarks
+        assert world.table("speed", name) == out.rows
+        history = DeltaTable(world.path("speed", name)).history()
+        assert sum("micro-batch" in commit.get("userMetadata", "") for commit in history) == len(entries)
+    one, other = (world.ledger(name) for name in NAMES)
+    assert [(b.batch, b.ranges, b.watermark) for b in one] == [(b.batch, b.ranges, b.watermark) for b in other]
+
+
+def check_reconciles(world: World) -> None:
+    for name in NAMES:
+        shape, out = worlds.shape_of(name), told(world, name)
+        assert world.batch(name) == oracle.batch_rows(shape, world.truth(name))
+        found = reconcile(world, name)
+        assert (found["unexplained"], found["verdict"]) == (0, "reconciled")
+        assert found["events"] == dict(oracle.causes(shape, world.truth(name), out))
+        assert found["events"]["late"] > 0, "a story without late events proves nothing"
+        assert found["conservation"]["balanced"]
+        assert set(states(world, name).values()) == {"sealed"}
 
 
 def test_both_layers_are_what_the_oracle_says_and_reconcile(shared: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    drive(shared, monkeypatch)
+    """A story in three rounds, each under a new driver and in micro-batches of another size."""
+    records = worlds.story(5, 160, shared.prefix, late=0.2)
+    third = len(records) // 3
+    for at, size in enumerate((37, 90, 60)):
+        monkeypatch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", str(size))
+        shared.produce(records[at * third : (at + 1) * third if at < 2 else None])
+        shared.stream()
+    shared.produce(worlds.flush(shared.prefix))
+    shared.stream()
     for name in NAMES:
-        shape, out = worlds.shape_of(name), told(shared, name)
-        assert checkpoint.root(name, shared.pipeline(name).version, 1) == checkpoint.topic_root(shared.topics(name)[0])
-        assert [batch.late_watermark for batch in shared.ledger(name)] == out.watermarks
-        assert shared.table("speed", name) == out.rows
-        assert shared.batch(name) == oracle.batch_rows(shape, shared.truth(name))
-        found = reconcile(shared, name)
-        assert (found["unexplained"], found["verdict"]) == (0, "reconciled")
-        assert found["events"] == dict(oracle.causes(shape, shared.truth(name), out))
-        assert found["events"]["late"] > 0, "a story without late events proves nothing"
-        assert found["conservation"]["balanced"]
-        assert set(states(shared, name).values()) == {"sealed"}
-    one, other = (shared.ledger(name) for name in NAMES)
-    assert [(b.batch, b.ranges, b.watermark) for b in one] == [(b.batch, b.ranges, b.watermark) for b in other]
+        root = checkpoint.root(name, shared.pipeline(name).version, 1)
+        assert root == checkpoint.topic_root(shared.topics(name)[0])
+    check(shared)
+    check_reconciles(shared)
+
+
+@pytest.mark.parametrize(
+    "failpoint", [*sorted(ENDS), *(pytest.param(name, marks=pytest.mark.long) for name in sorted(ENDS_LONG))]
+)
+def test_a_driver_that_dies_goes_on_where_it_was(begun: World, failpoint: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", "from tally.cli import main; main()", "stream", "--until-caught-up"],
+        env={
+            **os.environ,
+            "TALLY_FAILPOINT": failpoint,
+            "TALLY_STREAM_MEMORY": "512m",
+            "TALLY_FOLD_AFTER_BATCHES": "3",
+        },
+        capture_output=True,
+        text=True,
+        timeout=400,
+    )
+    assert done.returncode == -signal.SIGKILL, f"{failpoint} was not passed: {done.stdout}{done.stderr}"
+    begun.stream()
+    check(begun)
+
+
+def test_one_that_joins_later_takes_first_what_it_missed_as_it_was_judged(begun: World) -> None:
+    first, second = NAMES
+    begun.stream(first)
+    assert begun.ledger(second) == []
+    begun.stream()
+    check(begun)
+
+
+def test_what_goes_wrong_for_one_pipeline_holds_up_no_other(begun: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = NAMES
+    totals, times = Member.totals, []
+
+    def fails(self: Member, *given: object) -> object:
+        times.append(self.pipeline.name)
+        if self.pipeline.name == second and times.count(second) == 3:
+            raise ArithmeticError("a sum outgrew its type")
+        return totals(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Member, "totals", fails)
+    (failed,) = Driver(NAMES, until_caught_up=True).run()
+    assert failed.pipeline == second and "a sum outgrew its type" in str(failed)
+    assert [len(begun.ledger(name)) for name in NAMES] == [len(times) - 3, 2]
+    assert (streams.stream(first) or {})["state"] == "stopped" and (streams.stream(second) or {})["state"] == "failed"
+    monkeypatch.undo()
+    monkeypatch.setenv("TALLY_HOME", str(settings().home))
+    begun.stream()
+    check(begun)
+
+
+def test_a_stream_that_was_begun_keeps_its_way(begun: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the setting says later: totals of two ways in one table would not add up."""
+    first, second = NAMES
+    begun.stream(first)
+    monkeypatch.setenv("TALLY_SHARED", "false")
+    begun.stream(first)
+    assert checkpoint.shared_topic(own(begun, first)) == begun.topics(first)[0]
+    begun.stream(second)
+    monkeypatch.setenv("TALLY_SHARED", "true")
+    begun.stream(second)
+    assert checkpoint.shared_topic(own(begun, second)) is None
+
+
+def own(world: World, name: str) -> str:
+    return f"{settings().checkpoint_root}/{name}/{world.pipeline(name).version}/g1"

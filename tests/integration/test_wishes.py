@@ -69,7 +69,7 @@ def test_wishes_are_followed_one_stream_at_a_time(world: World, driver: Driver) 
     until(lambda: len(world.ledger(PLAIN)) and len(world.ledger(OTHER)))
     until(lambda: running(PLAIN) and running(OTHER))
     (one, other) = sorted(driver.runners, key=lambda runner: runner.pipeline.name != PLAIN)
-    untouched = other.query
+    untouched = other.running
 
     desired_state.pause(PLAIN, by="ada", why="the broker moves")
     until(lambda: row(PLAIN)["state"] == "paused")
@@ -79,16 +79,16 @@ def test_wishes_are_followed_one_stream_at_a_time(world: World, driver: Driver) 
 
     desired_state.resume(PLAIN, by="ada", why="")
     until(lambda: running(PLAIN))
-    first = one.query
+    first = one.running
     said = str(desired_state.restart(PLAIN, by="ada", why="")).lower()
     assert "begun anew" in said and "the other streams went on" in said
-    until(lambda: one.query is not None and one.query is not first and one.query.isActive)
+    until(lambda: one.running is not None and one.running is not first and one.running.active)
 
     granted = desired_state.stop(PLAIN, by="ada", why="the disk")
     assert "nobody writes its table" in str(granted)
     assert not table_lock(world, PLAIN)
     assert status.diagnose(PLAIN).state == "stopped"
-    assert other.query is untouched and other.query.isActive, "the other stream ran on"
+    assert other.running is untouched and other.running.active, "the other stream ran on"
 
     before = len(world.ledger(PLAIN))
     world.produce(worlds.story(6, 20, world.prefix))

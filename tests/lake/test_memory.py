@@ -34,7 +34,7 @@ fill()
 def test_a_full_heap_ends_the_jvm_and_the_application_says_why() -> None:
     environment = {**os.environ, "TALLY_SPARK_MEMORY": "512m"}
     done = subprocess.run(
-        [sys.executable, "-c", FILL], capture_output=True, text=True, timeout=120, check=False, env=environment
+        [sys.executable, "-c", FILL], capture_output=True, text=True, timeout=400, check=False, env=environment
     )
     assert "started" in done.stdout
     assert "Terminating due to java.lang.OutOfMemoryError" in done.stdout
@@ -46,7 +46,7 @@ def test_a_heap_below_sparks_limit_is_told_with_the_limit() -> None:
     environment = {**os.environ, "TALLY_SPARK_MEMORY": "200m"}
     code = FILL.replace("512m", "200m")
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False, env=environment
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=400, check=False, env=environment
     )
     assert "out of memory: of a heap of 200m Spark can use" in done.stderr
 

@@ -12,15 +12,8 @@ from comparisons import use_home
 
 from tally.control import runs
 from tally.reconcile import comparison
-from tally.reconcile.comparison import (
-    Balance,
-    Comparison,
-    Conservation,
-    CutMark,
-    Difference,
-    SlotState,
-    Verdict,
-)
+from tally.reconcile.comparison import Comparison, CutMark, Difference, SlotState, Verdict
+from tally.reconcile.conservation import PLACES, Balance, Conservation
 
 MINUTE = 60_000
 T0 = 1_790_000_040_000
@@ -92,7 +85,7 @@ def test_the_kept_document_has_the_shape_that_readers_know() -> None:
             "stream": None, "cause": "late",
         }
     ]  # fmt: skip
-    assert list(said["conservation"]) == ["records", *comparison.PLACES, "balanced"]
+    assert list(said["conservation"]) == ["records", *PLACES, "balanced"]
     assert said["ingest"]["orders"] == {
         "records": 6, "archived": 5, "quarantined": {"empty": 1}, "gaps": 0, "balanced": True
     }  # fmt: skip

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tally.control.runs import Ingested
-from tally.reconcile.accounts import balance
-from tally.reconcile.comparison import PLACES, Conservation
+from tally.reconcile.conservation import PLACES, Conservation, balance
 
 WHOLE = {place: at + 1 for at, place in enumerate(PLACES)}
 RECORDS = sum(WHOLE.values())

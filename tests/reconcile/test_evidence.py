@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 from comparisons import STEP, T0, difference, slot
 
-from tally.reconcile.comparison import Balance, Comparison, Conservation
+from tally.reconcile.comparison import Comparison
+from tally.reconcile.conservation import Balance, Conservation
 from tally.reconcile.evidence import COLUMNS, SLOT, by_slot, slot_of, totals
 
 FOUND = Comparison(

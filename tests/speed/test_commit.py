@@ -65,7 +65,7 @@ def table_at_seven(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_newest_batch_again_is_run_into_nothing() -> None:
     rows = Rows()
-    assert commit.write(rows, 7, target(2)) is HELD  # type: ignore[arg-type]
+    assert commit.write(rows, 7, target(2)) is HELD
     assert rows.saved == ["noop"]
 
 
@@ -73,7 +73,7 @@ def test_a_batch_that_leaves_some_out_is_refused() -> None:
     rows = Rows()
     for batch, generation, reached in ((9, 2, "7"), (1, 3, "7")):
         with pytest.raises(AnswerIsNo, match=f"micro-batch {batch}, the table only at {reached}") as refused:
-            commit.write(rows, batch, target(generation))  # type: ignore[arg-type]
+            commit.write(rows, batch, target(generation))
         assert refused.value.cure
     assert rows.saved == []
 
@@ -81,6 +81,6 @@ def test_a_batch_that_leaves_some_out_is_refused() -> None:
 def test_an_older_batch_is_refused_and_says_what_to_put_back() -> None:
     rows = Rows()
     with pytest.raises(AnswerIsNo, match="micro-batch 5, the table already at 7") as refused:
-        commit.write(rows, 5, target(2))  # type: ignore[arg-type]
+        commit.write(rows, 5, target(2))
     assert "newest checkpoint" in (refused.value.cure or "")
     assert rows.saved == []

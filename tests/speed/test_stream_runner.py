@@ -154,12 +154,12 @@ def test_a_stream_for_which_nothing_waits_is_well_again_without_a_micro_batch(
     runner.fail(StreamFailed("Kafka does not answer", pipeline="trips"))
     runner.tries.retry_at = 0.0
     runner.tend()
-    assert runner.query is not None and incidents.opened("trips")
-    runner.query.status.update(message="Initializing sources", isDataAvailable=False)
-    runner.motion.began_at -= CALM_SECONDS + 1  # type: ignore[union-attr]
+    assert runner.running is not None and incidents.opened("trips")
+    runner.running.query.status.update(message="Initializing sources", isDataAvailable=False)
+    runner.running.motion.began_at -= CALM_SECONDS + 1
     runner.tend()
     assert incidents.opened("trips"), "it has not asked Kafka yet"
-    runner.query.status.update(message="Waiting for next trigger")
+    runner.running.query.status.update(message="Waiting for next trigger")
     runner.tend()
     row = streams.stream("trips") or {}
     assert (row["state"], row["failures"], row["reason"], runner.tries.failures) == ("running", 0, "", 0)
@@ -194,9 +194,9 @@ def test_a_query_that_ends_of_a_takeover_leaves_the_row_to_who_took_it(runner: S
     runner.tend()
     leases.take("/".join(TABLE))
     streams.show("trips", state="running", app="another")
-    runner.query.isActive = False  # type: ignore[union-attr, misc]
-    runner.query.exception = lambda: leases.Fenced("another writes this table now")  # type: ignore[union-attr]
+    runner.running.query.isActive = False  # type: ignore[union-attr, misc]
+    runner.running.query.exception = lambda: leases.Fenced("another writes this table now")  # type: ignore[union-attr]
     runner.tend()
     row = streams.stream("trips") or {}
     assert (row["state"], row["app"], row["failures"]) == ("running", "another", 0)
-    assert not incidents.opened("trips") and runner.query is None
+    assert not incidents.opened("trips") and runner.running is None

@@ -22,7 +22,7 @@ Ranges = dict[str, dict[int, tuple[int, int]]]
 class MicroBatch:
     """One applied micro-batch; ranges are half-open, watermarks are event time in milliseconds.
 
-    Partitions stand in the order in which the micro-batch read them, where that matters: see speed/scan.py.
+    Partitions stand in the order in which the micro-batch read them, where that matters: see speed/partition_order.py.
     """
 
     pipeline: str

@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 
 from tally.base.duration import millis
 from tally.catalog.ranges import Range, event_ranges, merge
-from tally.catalog.spec import Pipeline, Topic
+from tally.catalog.spec import Topic
 from tally.control import runs
 from tally.kinds import fates, kind_of
 from tally.lake import delta
-from tally.reconcile.comparison import Balance, Conservation
+from tally.reconcile.conservation import Conservation
 from tally.reconcile.cut import Cut
 from tally.reconcile.replay import expected_rows
 from tally.sources import archive
@@ -189,30 +189,3 @@ def ingests(cut: Cut) -> dict[str, int]:
         numbers = [one.seq for one in runs.ingest_history(topic) if one.delta_version <= version]
         last[topic] = max(numbers, default=-1)
     return last
-
-
-def ingest_balance(pipeline: Pipeline) -> dict[str, Balance]:
-    """Per topic, all offsets ever ingested: archived + quarantined + gaps, and whether that leaves none over."""
-    return {topic.name: balance(runs.ingest_history(topic.name)) for topic in pipeline.reads}
-
-
-def balance(history: Sequence[runs.Ingested]) -> Balance:
-    """Each ingest begins where the one before it ended: one that left offsets out would balance by itself."""
-    quarantined = Counter[str]()
-    for one in history:
-        quarantined.update(one.quarantined)
-    records = sum(to - start for one in history for start, to in one.ranges.values())
-    archived, gaps = sum(one.archived for one in history), sum(one.gaps for one in history)
-    whole = joined(history) and gaps >= 0 and records == archived + quarantined.total() + gaps
-    return Balance(records=records, archived=archived, quarantined=dict(quarantined), gaps=gaps, balanced=whole)
-
-
-def joined(history: Sequence[runs.Ingested]) -> bool:
-    """Whether the offsets of ingests follow on one another in each partition, none left out or taken twice."""
-    reached: dict[int, int] = {}
-    for one in history:
-        for partition, (start, to) in one.ranges.items():
-            if reached.get(partition, start) != start:
-                return False
-            reached[partition] = to
-    return True

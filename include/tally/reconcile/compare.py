@@ -17,9 +17,10 @@ from tally.kinds import kind_of
 from tally.lake import delta, memory
 from tally.lake.session import session
 from tally.reconcile import comparison, layers
-from tally.reconcile.accounts import conservation, ingest_balance, ingests
+from tally.reconcile.accounts import conservation, ingests
 from tally.reconcile.audit import others
 from tally.reconcile.comparison import Comparison, CutMark, SlotState
+from tally.reconcile.conservation import ingest_balance
 from tally.reconcile.cut import Cut, closed, due, find, reaching_back
 from tally.reconcile.explain import Explanation, explain
 from tally.reconcile.layers import Layers

@@ -14,10 +14,9 @@ from tally.base.errors import TallyError
 from tally.catalog.ranges import Range
 from tally.control import runs
 from tally.control.runs import Reconciliation
+from tally.reconcile.conservation import Balance, Conservation
 
 RECONCILED, HELD = "reconciled", "held"
-# Where a record of a compared range can be; each is in one place.
-PLACES = ("aggregated", "late", "duplicate", "quarantined", "filtered", "skipped", "in_flight", "applied_twice")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,49 +60,6 @@ class Difference:
     def from_json(cls, said: Mapping[str, Any]) -> Difference:
         own = {name: said[name] for name in cls.__dataclass_fields__ if name != "key"}
         return cls(**own, key={name: value for name, value in said.items() if name not in own})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Conservation:
-    """How many records of a range another reader counted, and how many the replay put in each place."""
-
-    records: int
-    places: Mapping[str, int]
-
-    @property
-    def balanced(self) -> bool:
-        """records = aggregated + late + duplicate + quarantined + filtered + skipped + in flight + applied twice."""
-        return sum(self.places.get(name, 0) for name in PLACES) == self.records
-
-    def as_json(self) -> dict[str, Any]:
-        return {
-            "records": self.records,
-            **{name: self.places.get(name, 0) for name in PLACES},
-            "balanced": self.balanced,
-        }
-
-    @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> Conservation:
-        return cls(records=said.get("records", 0), places={name: said[name] for name in PLACES if name in said})
-
-
-@dataclass(frozen=True, kw_only=True)
-class Balance:
-    """All offsets of a topic that were ever ingested, and whether each is archived, quarantined or a gap."""
-
-    balanced: bool
-    records: int = 0
-    archived: int = 0
-    quarantined: Mapping[str, int] = field(default_factory=dict)  # by reason
-    gaps: int = 0
-
-    def as_json(self) -> dict[str, Any]:
-        names = ("records", "archived", "quarantined", "gaps", "balanced")
-        return {name: getattr(self, name) for name in names}
-
-    @classmethod
-    def from_json(cls, said: Mapping[str, Any]) -> Balance:
-        return cls(**{name: said[name] for name in cls.__dataclass_fields__ if name in said})
 
 
 @dataclass(frozen=True, kw_only=True)

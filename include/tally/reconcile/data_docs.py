@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import threading
@@ -17,6 +18,8 @@ from tally.base.settings import settings
 from tally.host import lock
 
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
+# It tells of each file that it saves, in lines by the dozen between those of a task's own log.
+logging.getLogger("great_expectations").setLevel(logging.WARNING)
 
 # Judgements of a pipeline whose pages are kept. The index page is written anew each time and lists them all: with four
 # pipelines of fifty it takes a second; the audit table and the control store keep older verdicts.

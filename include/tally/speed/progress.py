@@ -6,10 +6,9 @@ import json
 import time
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from tally.catalog.spec import Pipeline
 from tally.control import streams
@@ -59,6 +58,19 @@ def behind(progress: Any) -> int | None:
     return total
 
 
+class Query(Protocol):
+    """What is asked of a running query, be it Spark's own or one pipeline's part in a shared one."""
+
+    @property
+    def lastProgress(self) -> Any: ...
+
+    @property
+    def status(self) -> Any: ...
+
+    @property
+    def runId(self) -> Any: ...
+
+
 class Gain:
     """By how many records a second a stream's lag shrinks, over its last few micro-batches; negative: it grows."""
 
@@ -78,7 +90,7 @@ class Gain:
 class Shown:
     """What is shown of one query's micro-batches: how fresh each made the windows, how fast it ran, what waits."""
 
-    def __init__(self, pipeline: Pipeline, query: StreamingQuery) -> None:
+    def __init__(self, pipeline: Pipeline, query: Query) -> None:
         self.pipeline, self.query = pipeline, query
         self.batch, self.gain = -1, Gain()
 
@@ -96,7 +108,7 @@ class Shown:
 class Motion:
     """What was seen of one query since it began."""
 
-    def __init__(self, query: StreamingQuery, spark: SparkSession) -> None:
+    def __init__(self, query: Query, spark: SparkSession) -> None:
         self.query, self.spark = query, spark
         self.began_at = self.moved_at = time.monotonic()
         self.seen: object = None
@@ -126,7 +138,7 @@ class Motion:
         return self.waits and time.monotonic() - self.began_at > CALM_SECONDS
 
 
-def tasks_ended(spark: SparkSession, query: StreamingQuery) -> list[tuple[int, int]]:
+def tasks_ended(spark: SparkSession, query: Query) -> list[tuple[int, int]]:
     """The stages that now run for a query, each with the number of its tasks that ended."""
     tracker = spark.sparkContext.statusTracker()
     mine = set(tracker.getJobIdsForGroup(str(query.runId))) & set(tracker.getActiveJobsIds())

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import suppress
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import StreamingQuery
 
-from tally.base.errors import DataLost, StreamFailed, TallyError
+from tally.base.errors import TallyError
 from tally.base.failpoints import failpoint
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline, Topic
 from tally.control import incidents, leases, ledger, streams
 from tally.control.store import now_ms
 from tally.host import lock
-from tally.host.waiting import until
-from tally.sources import kafka
 from tally.speed import commit
 from tally.speed import query as queries
-from tally.speed.progress import STUCK_SECONDS, Motion, Shown
 from tally.speed.refusal import as_refusal, diagnosed, with_name
-from tally.speed.shared.member import Member
+from tally.speed.running_query import RunningQuery
 from tally.speed.shared.path import sharing
 from tally.speed.shared.topic_stream import TopicStream
 from tally.speed.tries import FAULTS, Tries, report
@@ -31,10 +26,6 @@ from tally.speed.upkeep.keeper import Keeper
 from tally.speed.writer import Writer
 
 log = logging.getLogger(__name__)
-# A topic's identity costs one request; a recreated topic is told within so many seconds.
-IDENTITY_SECONDS = 15.0
-# Who stops a stream waits so long for each running micro-batch; the launcher kills it later than that.
-LAST_BATCH_SECONDS = 5.0
 
 
 class Host(Protocol):
@@ -57,40 +48,37 @@ class StreamRunner:
     def __init__(self, driver: Host, pipeline: Pipeline) -> None:
         self.driver, self.pipeline = driver, pipeline
         self.writer, self.tries = Writer(), Tries(pipeline)
-        self.query: StreamingQuery | Member | None = None
-        self.motion: Motion | None = None
-        self.shown: Shown | None = None
+        self.running: RunningQuery | None = None
         self.failed: TallyError | None = None
         self.gave_up = self.done = self.stopped = self.moved = False
         self.proven = False  # since it began: a micro-batch ended, or there was none to make
         self.restarts = int(streams.wanted(pipeline.name)["restarts"])
         self.resting = ""
-        self.checked_at = time.monotonic()
 
     def tend(self) -> None:
         """Bring the query nearer to its desired state."""
         wish = streams.wanted(self.pipeline.name)
         if self.writer.fenced:
             self.taken_over()
-        running = wish["state"] == "running"
+        wanted = wish["state"] == "running"
         self.stopped = wish["state"] == "stopped"
         if int(wish["restarts"]) != self.restarts and not self.begin_anew(int(wish["restarts"])):
             return
-        self.gave_up = self.gave_up and running  # who pauses and resumes has seen to it
+        self.gave_up = self.gave_up and wanted  # who pauses and resumes has seen to it
         if self.done or self.gave_up:
             return
-        if self.query is None:
-            if running and self.tries.due:
+        if self.running is None:
+            if wanted and self.tries.due:
                 self.begin()
-            elif not running:
+            elif not wanted:
                 self.rest(wish["state"])
-        elif not self.query.isActive:
-            self.ended()
-        elif not running:
+        elif not self.running.active:
+            self.ended(self.running)
+        elif not wanted:
             self.let_go()
             self.rest(wish["state"])
         else:
-            self.look_after()
+            self.look_after(self.running)
 
     def begin_anew(self, restarts: int) -> bool:
         """A person wished for a restart: as if the driver had just begun, with the definition as it is now.
@@ -132,8 +120,7 @@ class StreamRunner:
             return
         try:
             self.show_starting()
-            self.query = self.started()
-            self.watch(self.query)
+            self.running = self.started()
             streams.show(pipeline.name, state="running")
         except Exception as error:
             self.driver.require_jvm()
@@ -158,16 +145,18 @@ class StreamRunner:
             restarts=self.restarts, **anew,
         )  # fmt: skip
 
-    def started(self) -> StreamingQuery | Member:
+    def started(self) -> RunningQuery:
         keeper, lease = self.driver.keeper, self.writer.lease
         assert keeper is not None and lease is not None
         self.proven = False
         if (split := sharing(keeper.spark, self.pipeline)) is not None:
             target = queries.prepare_shared(keeper.spark, self.pipeline, lease)
-            return self.driver.topic_stream(self.pipeline.reads[0]).join(target, split, self.applied)
+            member = self.driver.topic_stream(self.pipeline.reads[0]).join(target, split, self.applied)
+            return RunningQuery(member, self.pipeline, keeper.spark)
         ready = queries.prepare(keeper.spark, self.pipeline, lease)
         sink = self.sink(keeper, ready.target)
-        return queries.begin(ready, sink, until_caught_up=self.driver.until_caught_up)
+        query = queries.begin(ready, sink, until_caught_up=self.driver.until_caught_up)
+        return RunningQuery(query, self.pipeline, keeper.spark)
 
     def sink(self, keeper: Keeper, target: commit.Target) -> queries.Sink:
         """What is done with each micro-batch: one commit, then word of it, then the keeper's turn."""
@@ -179,10 +168,6 @@ class StreamRunner:
             failpoint("speed.end")
 
         return apply
-
-    def watch(self, query: StreamingQuery | Member) -> None:
-        assert self.driver.keeper is not None
-        self.motion, self.shown = Motion(query, self.driver.keeper.spark), Shown(self.pipeline, query)
 
     def applied(self, done: ledger.MicroBatch) -> None:
         """After each commit: the stream's row in the control store, and a clean slate for the backoff."""
@@ -198,38 +183,30 @@ class StreamRunner:
         incidents.close(self.pipeline.name, *FAULTS, done=done)
         self.proven = self.moved = True
 
-    def look_after(self) -> None:
+    def look_after(self, running: RunningQuery) -> None:
         """A running query: show its progress, end it when it is stuck, see that its topics are still the same."""
-        assert self.motion is not None and self.shown is not None
-        self.shown.update()
-        self.motion.update()
-        if self.motion.calm and not self.proven:  # without records, no micro-batch will ever say so
+        running.update()
+        if running.motion.calm and not self.proven:  # without records, no micro-batch will ever say so
             self.well("it runs again, and no record waits")
-        if self.motion.stuck:
+        if stuck := running.stuck():
             self.let_go()
-            self.fail(
-                StreamFailed(
-                    f"a micro-batch stood still for {STUCK_SECONDS:.0f} s: none of its tasks ended",
-                    pipeline=self.pipeline.name, cure="it is begun again; look at the machine's disk and memory",
-                )
-            )  # fmt: skip
-            return
-        if time.monotonic() - self.checked_at > IDENTITY_SECONDS:
-            self.checked_at = time.monotonic()
-            self.check_identity()
+            self.fail(stuck)
+        elif lost := running.lost():
+            running.query.stop()
+            self.running = None
+            self.fail(lost)
 
     def waits(self) -> bool:
         """Whether no micro-batch of it runs or is due: it has none to read, or is to rest, or is tried again later."""
-        return self.query is None or (self.motion is not None and self.motion.waits)
+        return self.running is None or self.running.motion.waits
 
-    def ended(self) -> None:
+    def ended(self, over: RunningQuery) -> None:
         """A query that is over: caught up, or failed with a cause worth saying."""
-        assert self.query is not None
         if self.writer.replaced():  # of that it ended, and the row is another's now
             self.taken_over()
             return
-        error: Exception | None = self.query.exception()
-        self.query = None
+        error: Exception | None = over.query.exception()
+        self.running = None
         if error is None:
             error = self.tidied()
         if error is None:
@@ -241,9 +218,9 @@ class StreamRunner:
     def taken_over(self) -> None:
         """Another driver writes the table: end the query at once, leave its row to that one, and look again later."""
         with suppress(Exception):
-            if self.query is not None:
-                self.query.stop()
-        self.query = None
+            if self.running is not None:
+                self.running.query.stop()
+        self.running = None
         self.writer.yield_to_other()
         error = leases.Fenced(
             "another driver has taken its table over", pipeline=self.pipeline.name, cure="none: it runs"
@@ -276,27 +253,10 @@ class StreamRunner:
             self.failed = error
         report(self.pipeline, setback, app=self.driver.app, over=self.gave_up or self.done)
 
-    def check_identity(self) -> None:
-        try:
-            for topic in self.pipeline.reads:
-                kafka.check_identity(topic.name, kafka.HURRY)
-        except DataLost as error:
-            assert self.query is not None
-            self.query.stop()
-            self.query = None
-            self.fail(error)
-        except TallyError:
-            pass  # Kafka does not answer: the query itself waits for it
-
     def let_go(self) -> None:
-        """Stop a query, between two micro-batches where one ends in time; else what was planned is replayed."""
-        if self.query is None:
+        """Have no query that runs: see `RunningQuery.let_go`."""
+        if self.running is None:
             return
-        query = self.query
-        with suppress(Exception):
-            until(
-                lambda: not (query.isActive and query.status["isTriggerActive"]), seconds=LAST_BATCH_SECONDS, every=0.02
-            )
-            query.stop()
-        self.query = None
+        self.running.let_go()
+        self.running = None
         streams.show(self.pipeline.name, state="stopped", reason="")

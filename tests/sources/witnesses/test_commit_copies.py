@@ -10,7 +10,8 @@ import pytest
 from tally.base.errors import AnswerIsNo
 from tally.catalog.declare import topic
 from tally.control import manifests
-from tally.reconcile.accounts import joined
+from tally.control.runs import Ingested
+from tally.reconcile.conservation import joined
 from tally.sources.archive import Ingest
 from tally.sources.witnesses import commit_copies
 
@@ -43,10 +44,12 @@ def test_other_offsets_are_named() -> None:
 @pytest.mark.parametrize(
     ("ranges", "holds"),
     [
-        ([{"0": [0, 10]}, {"0": [10, 25], "1": [4, 9]}, {"0": [25, 25], "1": [9, 12]}], True),
-        ([{"0": [0, 10]}, {"0": [13, 25]}], False),
-        ([{"0": [0, 10]}, {"0": [7, 25]}], False),
+        ([{0: (0, 10)}, {0: (10, 25), 1: (4, 9)}, {0: (25, 25), 1: (9, 12)}], True),
+        ([{0: (0, 10)}, {0: (13, 25)}], False),
+        ([{0: (0, 10)}, {0: (7, 25)}], False),
     ],
 )
-def test_ingests_follow_on_one_another(ranges: list[dict[str, Any]], holds: bool) -> None:
-    assert joined([{"ranges": one} for one in ranges]) is holds
+def test_ingests_follow_on_one_another(ranges: list[dict[int, tuple[int, int]]], holds: bool) -> None:
+    counts: dict[str, Any] = {"archived": 1, "quarantined": {}, "gaps": 0, "delta_version": 3, "committed_at": 0}
+    history = [Ingested(topic="rides", seq=at, ranges=one, **counts) for at, one in enumerate(ranges)]
+    assert joined(history) is holds
