@@ -6,13 +6,14 @@ import argparse
 import json
 import sys
 
-from bench import archive, freshness, hops, idle, imports, log, month, proof, scattered, supervision
+from bench import archive, freshness, hops, idle, imports, log, many, month, proof, scattered, supervision
 
 MEASUREMENTS = {
     "proof": proof.measure,
     "scattered": scattered.measure,
     "month": month.measure,
     "freshness": freshness.measure,
+    "many": many.measure,
     "log": log.measure,
     "archive": archive.measure,
     "supervision": supervision.measure,
@@ -31,6 +32,10 @@ def main() -> int:
     parser.add_argument("--kinds", default="tumbling,hopping,session", help="kinds of scattered windows, by commas")
     parser.add_argument("--seconds", type=float, default=180.0, help="length of the freshness measurement")
     parser.add_argument("--rate", type=float, default=2_000.0, help="rides a second of the freshness measurement")
+    parser.add_argument("--pipelines", type=int, default=16, help="pipelines on one topic in one driver")
+    parser.add_argument("--events", type=float, default=500.0, help="events a second for them")
+    parser.add_argument("--many-seconds", type=float, default=90.0, help="how long they are looked at, once warm")
+    parser.add_argument("--ways", default="own,shared", help="how many pipelines read their topic, by commas")
     parser.add_argument(
         "--entries", type=int, default=172_800, help="entries of the long log: two days of a second each"
     )
