@@ -14,7 +14,7 @@ from tally.checks.grouping import top_aggregate
 from tally.checks.plan import node_of
 from tally.lake import inside_spark
 from tally.lake.inside_spark import Aggregation, Measure, Template
-from tally.parts.buffers import WAYS, Buffers, added
+from tally.parts.buffers import WAYS, Add, Buffers, added
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +54,8 @@ def split(spark: SparkSession, out: DataFrame, given: DataFrame) -> Split:
     groups = tuple(f"g{at}" for at, _ in enumerate(apart.groups))
     arguments, buffers = Arguments(spark), Buffers()
     states = [WAYS[one.kind](buffers, *arguments.of(one)) for one in apart.measures]
+    if not buffers.found:
+        buffers.keep(F.count(F.lit(1)), Add.SUM)  # a function that asks nothing of its groups but that they are there
     keys = [inside_spark.column_of(spark, one) for one in apart.groups]
     named = [key.alias(name, metadata={}) for key, name in zip(keys, groups, strict=True)]
     below = inside_spark.frame_of(apart.below, spark).select(*named, *arguments.columns)
