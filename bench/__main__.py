@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from bench import archive, freshness, hops, idle, imports, log, month, proof, scattered, supervision
+from bench import archive, freshness, hops, idle, imports, log, month, parts, proof, scattered, supervision
 
 MEASUREMENTS = {
     "proof": proof.measure,
@@ -19,6 +19,7 @@ MEASUREMENTS = {
     "idle": idle.measure,
     "imports": imports.measure,
     "hops": hops.measure,
+    "parts": parts.measure,
 }
 
 

@@ -33,7 +33,7 @@ def test_an_expression_is_a_column_of_its_own_plan(spark: SparkSession, rows: Da
 
 def test_functions_that_are_defined_by_others_are_replaced(rows: DataFrame) -> None:
     out = rows.groupBy("k").agg(
-        F.count_if("n > 2"), F.bool_and(F.col("n") > 2), F.bool_or(F.col("n") > 2), F.regr_count("n", "n")
+        F.count_if(F.col("n") > 2), F.bool_and(F.col("n") > 2), F.bool_or(F.col("n") > 2), F.regr_count("n", "n")
     )
     assert [one.kind for one in aggregate(out).measures] == ["Count", "Min", "Max", "Count"]
 
@@ -43,7 +43,7 @@ def test_an_aggregation_is_taken_apart(rows: DataFrame) -> None:
         (F.sum("n") / F.count("*")).alias("mean"), F.expr("sum(n) FILTER (WHERE k = 1)").alias("ones"), F.sum("n")
     )
     apart = aggregate(out)
-    assert [str(one.name()) for one in apart.groups][0] == "k" and len(apart.groups) == 2
+    assert str(apart.groups[0].name()) == "k" and len(apart.groups) == 2
     assert [(one.kind, one.filter is not None) for one in apart.measures] == [
         ("Sum", False), ("Count", False), ("Sum", True)
     ]  # fmt: skip
@@ -117,3 +117,11 @@ def test_templates_over_one_frame_are_united_and_joined(spark: SparkSession, row
 def test_a_plan_of_branches_is_no_template(spark: SparkSession, rows: DataFrame) -> None:
     with pytest.raises(ValueError, match="Join"):
         Template.of(rows.join(spark.range(3), F.col("k") == F.col("id")), rows)
+
+
+def test_rows_of_another_type_are_refused(spark: SparkSession, rows: DataFrame) -> None:
+    """Spark would read a column by the type that the plan knows, whatever it holds."""
+    template = Template.of(rows.select((F.col("n") + 1).alias("m")), rows)
+    for other in (rows.withColumn("n", F.lit("x")), rows.drop("n")):
+        with pytest.raises(ValueError, match="column n"):
+            template.over(other)

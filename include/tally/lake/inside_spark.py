@@ -54,6 +54,7 @@ class Template:
     spark: SparkSession
     leaf: Any
     above: Sequence[Any]  # from the leaf upwards
+    types: Mapping[str, str]  # of the leaf's columns
 
     @classmethod
     def of(cls, out: DataFrame, given: DataFrame) -> Template:
@@ -64,10 +65,18 @@ class Template:
                 raise ValueError(f"{node.nodeName()} ends no chain to the frame that was given")
             above.append(node)
             node = node.children().apply(0)
-        return cls(spark=out.sparkSession, leaf=leaf, above=tuple(reversed(above)))
+        types = {field.name: field.dataType.simpleString() for field in given.schema.fields}
+        return cls(spark=out.sparkSession, leaf=leaf, above=tuple(reversed(above)), types=types)
 
     def over(self, frame: DataFrame) -> DataFrame:
-        """The same over another frame, by the names of its columns: it may have more, in any order."""
+        """The same over another frame, by the names of its columns: it may have more, in any order.
+
+        One that is missing or of another type is an error: Spark would take its bytes for what the plan knows.
+        """
+        there = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        for name, kind in self.types.items():
+            if there.get(name) != kind:
+                raise ValueError(f"column {name} is {there.get(name, 'not there')}, and was {kind}")
         columns = {str(one.name()): one for one in items(self.leaf.output())}
         return frame_of(on_top(self.above, renamed(self.spark, plan_of(frame), columns)), self.spark)
 
