@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tally.lake import inside_spark
-from tally.lake.inside_spark import Template
+from tally.lake.inside_spark import Bound, Template
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_an_average_of_decimals_is_kept_as_a_sum_of_ten_more_digits(rows: DataFr
 
 def test_columns_become_the_attributes_that_others_know(spark: SparkSession, rows: DataFrame) -> None:
     (_, wanted, _) = inside_spark.items(inside_spark.plan_of(rows.withColumn("n", F.lit(7).cast("bigint"))).output())
-    named = inside_spark.frame_of(inside_spark.renamed(spark, inside_spark.plan_of(rows), {"n": wanted}), spark)
+    named = inside_spark.frame_of(inside_spark.renamed(rows, {"n": Bound.to(wanted)}), spark)
     (found,) = inside_spark.items(inside_spark.plan_of(named).output())
     assert found.exprId().equals(wanted.exprId()) and not named.schema["n"].nullable
     assert [row["n"] for row in named.collect()] == [2, 3, 5]

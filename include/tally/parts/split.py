@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from tally.checks.grouping import top_aggregate
 from tally.checks.plan import node_of
 from tally.lake import inside_spark
-from tally.lake.inside_spark import Aggregation, Measure, Template
+from tally.lake.inside_spark import Aggregation, Bound, Measure, Template
 from tally.parts.buffers import WAYS, Add, Buffers, added
 
 
@@ -78,14 +78,14 @@ def finished(
 ) -> DataFrame:
     """Spark's own results of its own state, made of the parts' columns, and what the function makes of them."""
     groups = [one.toAttribute() for one in apart.groups]
-    attributes = {f"g{at}": one for at, one in enumerate(groups)}
+    attributes = {f"g{at}": Bound.to(one) for at, one in enumerate(groups)}
     columns: dict[str, Column] = {name: F.col(name) for name in attributes}
     for measure, state in zip(apart.measures, states, strict=True):
         for column, attribute in zip(state, measure.state, strict=True):
             name = f"s{len(columns)}"
-            columns[name], attributes[name] = column, attribute
+            columns[name], attributes[name] = column, Bound.to(attribute)
     state_of = empty.select(*(column.alias(name) for name, column in columns.items()))
-    plan = inside_spark.renamed(spark, inside_spark.plan_of(state_of), attributes)
+    plan = inside_spark.renamed(state_of, attributes)
     results = [inside_spark.bound(spark, one.evaluated, one.result) for one in apart.measures]
     plan = inside_spark.project(spark, [*groups, *results], plan)
     plan = inside_spark.project(spark, apart.results, plan)
