@@ -20,8 +20,8 @@ GROUP = ("window", "zone")
 MADE = {
     "name": "elt(int(id % 4) + 1, 'a', 'B', '', 'é')", "fare": "double(id) / 4 - 3", "tip": "float(id % 5)",
     "cents": "(id - 20) * 10000000000000000", "small": "smallint(id - 20)", "price": "decimal(id) / 8",
-    "wide": "cast(id * 1000000007 as decimal(20,3))", "paid": "id % 3 = 1", "day": "date_add(date'2026-01-01', int(id))",
-    "zone": "int(id % 2)", "at": "timestamp_seconds(1794010020 + id * 5)",
+    "wide": "cast(id * 1000000007 as decimal(20,3))", "paid": "id % 3 = 1",
+    "day": "date_add(date'2026-01-01', int(id))", "zone": "int(id % 2)", "at": "timestamp_seconds(1794010020 + id * 5)",
 }  # fmt: skip
 
 

@@ -53,12 +53,17 @@ def split(spark: SparkSession, out: DataFrame, given: DataFrame) -> Split:
     apart = inside_spark.aggregation(spark, aggregate.jvm)
     groups = tuple(f"g{at}" for at, _ in enumerate(apart.groups))
     arguments, buffers = Arguments(spark), Buffers()
-    states = [WAYS[one.kind](buffers, *arguments.of(one)) for one in apart.measures]
-    if not buffers.found:
-        buffers.keep(F.count(F.lit(1)), Add.SUM)  # a function that asks nothing of its groups but that they are there
+    given_to = [arguments.of(one) for one in apart.measures]
     keys = [inside_spark.column_of(spark, one) for one in apart.groups]
     named = [key.alias(name, metadata={}) for key, name in zip(keys, groups, strict=True)]
     below = inside_spark.frame_of(apart.below, spark).select(*named, *arguments.columns)
+    types = {field.name: field.dataType for field in below.schema.fields}
+    states = [
+        WAYS[one.kind](buffers, names, [types[name] for name in names])
+        for one, names in zip(apart.measures, given_to, strict=True)
+    ]
+    if not buffers.found:
+        buffers.keep(F.count(F.lit(1)), Add.SUM)  # a function that asks nothing of its groups but that they are there
     kept = list(buffers.found.values())
     taken = below.groupBy(*groups).agg(*(one.part.alias(one.name) for one in kept))
     empty = spark.createDataFrame([], taken.schema.toNullable())
@@ -100,12 +105,9 @@ class Arguments:
         self.found: list[tuple[Any, Any | None]] = []
         self.columns: list[Column] = []
 
-    def of(self, measure: Measure) -> tuple[list[str], list[Any]]:
-        """The names of an aggregate's arguments, null where its filter leaves a row out, and their types."""
-        from pyspark.sql.types import _parse_datatype_json_string
-
-        names = [self.named(one, measure.filter) for one in measure.arguments]
-        return names, [_parse_datatype_json_string(one.dataType().json()) for one in measure.arguments]
+    def of(self, measure: Measure) -> list[str]:
+        """The names of an aggregate's arguments, each null where its filter leaves a row out."""
+        return [self.named(one, measure.filter) for one in measure.arguments]
 
     def named(self, expression: Any, where: Any | None) -> str:
         for at, (other, filter) in enumerate(self.found):
