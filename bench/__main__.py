@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from bench import archive, freshness, hops, idle, imports, log, many, month, proof, scattered, supervision
+from bench import archive, freshness, hops, idle, imports, log, many, month, parts, proof, scattered, supervision
 
 MEASUREMENTS = {
     "proof": proof.measure,
@@ -20,6 +20,7 @@ MEASUREMENTS = {
     "idle": idle.measure,
     "imports": imports.measure,
     "hops": hops.measure,
+    "parts": parts.measure,
 }
 
 

@@ -14,6 +14,7 @@ from tally.cli.output import Json, note, say, show
 if TYPE_CHECKING:
     from tally.catalog.spec import Pipeline
     from tally.checks.prove import Proof
+    from tally.parts.path import StreamPath
 
 Setup = Annotated[bool, typer.Option("--setup", help="Check this machine instead: what is missing, and how to get it.")]
 NoSpark = Annotated[bool, typer.Option("--no-spark", help="Only what can be checked without a Spark session.")]
@@ -68,24 +69,37 @@ def _check_definitions(json: bool, *, spark: bool, seed: int | None) -> bool:
         for name, found in check_all(loaded).items():
             faults[name] = [str(fault) for fault in found]
     good = [loaded.pipelines[name] for name in sorted(faults) if not faults[name]]
+    paths = _paths(good) if spark else {}
     proofs = {} if seed is None else _prove(good, seed, faults)
     ok = not any(faults.values())
 
     def lines() -> None:
         for name, found in sorted(faults.items()):
             say(f"{'wrong' if found else 'ok   '}  {name}{_told(proofs.get(name))}")
+            if name in paths:
+                say(f"       {paths[name]}")
             for fault in found:
                 say(f"       {fault}")
 
     document = {
         "ok": ok,
         "topics": sorted(loaded.topics),
-        "pipelines": [{"pipeline": name, "errors": found} for name, found in sorted(faults.items())],
+        "pipelines": [
+            {"pipeline": name, "errors": found} | (paths[name].as_json() if name in paths else {})
+            for name, found in sorted(faults.items())
+        ],
     }
     if seed is not None:
         document |= {"seed": seed, "proofs": [asdict(proof) for proof in proofs.values()]}
     show(document, json, lines)
     return ok
+
+
+def _paths(good: list[Pipeline]) -> dict[str, StreamPath]:
+    """Which path each good definition could take through a stream."""
+    from tally.parts.path import path_of
+
+    return {pipeline.name: path_of(pipeline) for pipeline in good}
 
 
 def _prove(good: list[Pipeline], seed: int, faults: dict[str, list[str]]) -> dict[str, Proof]:

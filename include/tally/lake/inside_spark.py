@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -52,7 +53,8 @@ class Template:
     """A plan that is one chain of nodes down to a leaf, to be put over other rows of the leaf's columns."""
 
     spark: SparkSession
-    leaf: Any
+    columns: Mapping[str, Bound]  # of the leaf
+    types: Mapping[str, str]
     above: Sequence[Any]  # from the leaf upwards
 
     @classmethod
@@ -64,12 +66,74 @@ class Template:
                 raise ValueError(f"{node.nodeName()} ends no chain to the frame that was given")
             above.append(node)
             node = node.children().apply(0)
-        return cls(spark=out.sparkSession, leaf=leaf, above=tuple(reversed(above)))
+        return cls(
+            spark=out.sparkSession,
+            columns={str(one.name()): Bound.to(one) for one in items(leaf.output())},
+            types={field.name: field.dataType.simpleString() for field in given.schema.fields},
+            above=tuple(reversed(above)),
+        )
 
     def over(self, frame: DataFrame) -> DataFrame:
-        """The same over another frame, by the names of its columns: it may have more, in any order."""
-        columns = {str(one.name()): one for one in items(self.leaf.output())}
-        return frame_of(on_top(self.above, renamed(self.spark, plan_of(frame), columns)), self.spark)
+        """The same over another frame, by the names of its columns: it may have more, in any order.
+
+        One that is missing or of another type is an error: Spark would take its bytes for what the plan knows.
+        """
+        there = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        for name, kind in self.types.items():
+            if there.get(name) != kind:
+                raise ValueError(f"column {name} is {there.get(name, 'not there')}, and was {kind}")
+        return frame_of(on_top(self.above, renamed(frame, self.columns)), self.spark)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bound:
+    """What makes an expression the very attribute that other nodes of a plan know: its id, name and words about it."""
+
+    name: str
+    id: Any
+    words: Any
+    nullable: bool
+    none: Any
+
+    @classmethod
+    def to(cls, attribute: Any) -> Bound:
+        return cls(
+            name=str(attribute.name()),
+            id=attribute.exprId(),
+            words=attribute.toAttribute().metadata(),
+            nullable=bool(attribute.nullable()),
+            none=attribute.qualifier().take(0),
+        )
+
+    def by(self, inside: Classes, expression: Any) -> Any:
+        """That attribute, as this expression."""
+        return inside.alias(expression, self.name, self.id, self.none, inside.option.apply(self.words), self.none)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classes:
+    """The classes that are asked each micro-batch: to find one by its name takes as many calls as that has dots."""
+
+    alias: Any
+    not_null: Any
+    project: Any
+    option: Any
+    dataset: Any
+    sequences: Any
+
+
+@cache
+def classes(spark: SparkSession) -> Classes:
+    jvm: Any = spark.sparkContext._jvm
+    sql = jvm.org.apache.spark.sql
+    return Classes(
+        alias=sql.catalyst.expressions.Alias,
+        not_null=sql.catalyst.expressions.KnownNotNull,
+        project=sql.catalyst.plans.logical.Project,
+        option=jvm.scala.Option,
+        dataset=sql.classic.Dataset,
+        sequences=jvm.org.apache.spark.api.python.PythonUtils,
+    )
 
 
 def plan_of(frame: DataFrame) -> Any:
@@ -81,8 +145,7 @@ def frame_of(plan: Any, spark: SparkSession) -> DataFrame:
     """A plan's rows as a frame; what in it has no type yet is analysed."""
     from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
 
-    jvm: Any = spark.sparkContext._jvm
-    return ClassicFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
+    return ClassicFrame(classes(spark).dataset.ofRows(spark._jsparkSession, plan), spark)
 
 
 def column_of(spark: SparkSession, expression: Any) -> Column:
@@ -115,29 +178,26 @@ def aggregation(spark: SparkSession, aggregate: Any) -> Aggregation:
 
 
 def bound(spark: SparkSession, expression: Any, attribute: Any) -> Any:
-    """An expression as the very attribute that other nodes of a plan know it by: same id, name and words about it."""
-    jvm: Any = spark.sparkContext._jvm
-    none, words = sequence(spark, []), jvm.scala.Option.apply(attribute.metadata())
-    inside = jvm.org.apache.spark.sql.catalyst.expressions
-    return inside.Alias(expression, attribute.name(), attribute.exprId(), none, words, none)
+    """An expression as the very attribute that other nodes of a plan know it by."""
+    return Bound.to(attribute).by(classes(spark), expression)
 
 
 def project(spark: SparkSession, columns: Iterable[Any], below: Any) -> Any:
     """A node that gives these columns."""
-    jvm: Any = spark.sparkContext._jvm
-    return jvm.org.apache.spark.sql.catalyst.plans.logical.Project(sequence(spark, columns), below)
+    return classes(spark).project(sequence(spark, columns), below)
 
 
-def renamed(spark: SparkSession, plan: Any, attributes: Mapping[str, Any]) -> Any:
-    """A plan whose columns of these names are these very attributes; one that is never null is taken to be so."""
-    jvm: Any = spark.sparkContext._jvm
-    known = jvm.org.apache.spark.sql.catalyst.expressions.KnownNotNull
-    there = {str(one.name()): one for one in items(plan.output())}
-    columns = []
-    for name, attribute in attributes.items():
-        sure = there[name].nullable() and not attribute.nullable()
-        columns.append(bound(spark, known(there[name]) if sure else there[name], attribute))
-    return project(spark, columns, plan)
+def renamed(frame: DataFrame, wanted: Mapping[str, Bound]) -> Any:
+    """The plan of a frame with its columns of these names as these attributes; one never null is taken to be so."""
+    inside, plan = classes(frame.sparkSession), plan_of(frame)
+    output, columns = plan.output(), []
+    for at, field in enumerate(frame.schema.fields):
+        attribute = wanted.get(field.name)
+        if attribute is not None:
+            one = output.apply(at)
+            sure = field.nullable and not attribute.nullable
+            columns.append(attribute.by(inside, inside.not_null(one) if sure else one))
+    return project(frame.sparkSession, columns, plan)
 
 
 def on_top(nodes: Iterable[Any], below: Any) -> Any:
@@ -152,5 +212,4 @@ def items(sequence: Any) -> list[Any]:
 
 
 def sequence(spark: SparkSession, elements: Iterable[Any]) -> Any:
-    jvm: Any = spark.sparkContext._jvm
-    return jvm.org.apache.spark.api.python.PythonUtils.toSeq(list(elements))
+    return classes(spark).sequences.toSeq(list(elements))

@@ -102,7 +102,7 @@ def unsteady(one: Expression) -> Iterator[tuple[str, Expression]]:
 def unkept(one: Expression, lineage: Lineage, pipeline: Pipeline) -> Iterator[tuple[str, Expression]]:
     """What of an aggregate cannot be kept in parts."""
     function = one.below[0]
-    name = function.words
+    name = str(function.jvm.sql())
     if one.jvm.isDistinct():
         yield f"{name} takes each value once: parts would have to keep all values", one
     elif function.kind in CHOSEN:

@@ -13,8 +13,8 @@ from pyspark.sql.types import StructType
 from tally.checks.grouping import top_aggregate
 from tally.checks.plan import node_of
 from tally.lake import inside_spark
-from tally.lake.inside_spark import Aggregation, Measure, Template
-from tally.parts.buffers import WAYS, Buffers, added
+from tally.lake.inside_spark import Aggregation, Bound, Measure, Template
+from tally.parts.buffers import WAYS, Add, Buffers, added
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,10 +53,17 @@ def split(spark: SparkSession, out: DataFrame, given: DataFrame) -> Split:
     apart = inside_spark.aggregation(spark, aggregate.jvm)
     groups = tuple(f"g{at}" for at, _ in enumerate(apart.groups))
     arguments, buffers = Arguments(spark), Buffers()
-    states = [WAYS[one.kind](buffers, *arguments.of(one)) for one in apart.measures]
+    given_to = [arguments.of(one) for one in apart.measures]
     keys = [inside_spark.column_of(spark, one) for one in apart.groups]
     named = [key.alias(name, metadata={}) for key, name in zip(keys, groups, strict=True)]
     below = inside_spark.frame_of(apart.below, spark).select(*named, *arguments.columns)
+    types = {field.name: field.dataType for field in below.schema.fields}
+    states = [
+        WAYS[one.kind](buffers, names, [types[name] for name in names])
+        for one, names in zip(apart.measures, given_to, strict=True)
+    ]
+    if not buffers.found:
+        buffers.keep(F.count(F.lit(1)), Add.SUM)  # a function that asks nothing of its groups but that they are there
     kept = list(buffers.found.values())
     taken = below.groupBy(*groups).agg(*(one.part.alias(one.name) for one in kept))
     empty = spark.createDataFrame([], taken.schema.toNullable())
@@ -76,14 +83,14 @@ def finished(
 ) -> DataFrame:
     """Spark's own results of its own state, made of the parts' columns, and what the function makes of them."""
     groups = [one.toAttribute() for one in apart.groups]
-    attributes = {f"g{at}": one for at, one in enumerate(groups)}
+    attributes = {f"g{at}": Bound.to(one) for at, one in enumerate(groups)}
     columns: dict[str, Column] = {name: F.col(name) for name in attributes}
     for measure, state in zip(apart.measures, states, strict=True):
         for column, attribute in zip(state, measure.state, strict=True):
             name = f"s{len(columns)}"
-            columns[name], attributes[name] = column, attribute
+            columns[name], attributes[name] = column, Bound.to(attribute)
     state_of = empty.select(*(column.alias(name) for name, column in columns.items()))
-    plan = inside_spark.renamed(spark, inside_spark.plan_of(state_of), attributes)
+    plan = inside_spark.renamed(state_of, attributes)
     results = [inside_spark.bound(spark, one.evaluated, one.result) for one in apart.measures]
     plan = inside_spark.project(spark, [*groups, *results], plan)
     plan = inside_spark.project(spark, apart.results, plan)
@@ -98,12 +105,9 @@ class Arguments:
         self.found: list[tuple[Any, Any | None]] = []
         self.columns: list[Column] = []
 
-    def of(self, measure: Measure) -> tuple[list[str], list[Any]]:
-        """The names of an aggregate's arguments, null where its filter leaves a row out, and their types."""
-        from pyspark.sql.types import _parse_datatype_json_string
-
-        names = [self.named(one, measure.filter) for one in measure.arguments]
-        return names, [_parse_datatype_json_string(one.dataType().json()) for one in measure.arguments]
+    def of(self, measure: Measure) -> list[str]:
+        """The names of an aggregate's arguments, each null where its filter leaves a row out."""
+        return [self.named(one, measure.filter) for one in measure.arguments]
 
     def named(self, expression: Any, where: Any | None) -> str:
         for at, (other, filter) in enumerate(self.found):

@@ -1,0 +1,47 @@
+"""`tally check` says which path each good pipeline could take through a stream, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from definitions import line_of, write
+from pyspark.sql import SparkSession
+
+from tally.cli.check import check
+
+COUNTED = 'rides.groupBy("window", "zone").agg(F.approx_count_distinct("id").alias("n"))'
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    write(tmp_path, body=COUNTED)
+    plain = write(tmp_path / "other").joinpath("pipelines", "demand.py").read_text()
+    (tmp_path / "pipelines" / "plain.py").write_text(plain.replace("def demand", "def plain"))
+    monkeypatch.setenv("TALLY_CATALOG", str(tmp_path))
+    return tmp_path
+
+
+def test_the_path_is_told_below_each_pipeline(
+    spark: SparkSession, catalogue: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check()
+    where = line_of(catalogue, "approx_count_distinct")
+    reason = "what approx_count_distinct(id) keeps is a sketch, and sketches are not added up here"
+    assert capsys.readouterr().out.splitlines() == [
+        "ok     demand",
+        f"       own: {reason} ({where})",
+        "ok     plain",
+        "       shared: combined from parts",
+    ]
+
+
+def test_the_path_stands_in_fields_of_its_own(
+    spark: SparkSession, catalogue: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check(json=True)
+    demand, plain = json.loads(capsys.readouterr().out)["pipelines"]
+    assert plain == {"pipeline": "plain", "errors": [], "path": "shared"}
+    assert set(demand) == {"pipeline", "errors", "path", "reason", "where"}
+    assert (demand["errors"], demand["path"]) == ([], "own") and "sketch" in demand["reason"]
