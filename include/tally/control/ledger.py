@@ -153,7 +153,7 @@ def from_commit(commit: delta.Commit) -> MicroBatch:
         ranges={t: {int(p): (r[0], r[1]) for p, r in parts.items()} for t, parts in words["ranges"].items()},
         late_watermark=words["late_watermark"],
         watermark=words["watermark"],
-        rows=int(commit.metrics.get("numOutputRows") or 0),
+        rows=int(words.get("rows") or commit.metrics.get("numOutputRows") or 0),
         delta_version=commit.version,
         committed_at=commit.timestamp or now_ms(),
     )

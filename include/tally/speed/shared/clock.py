@@ -27,7 +27,7 @@ class Clock:
 
     watermark: int = 0
     seen: Mapping[int, Seen] = field(default_factory=dict)
-    begun: int = 0  # the oldest broker time that the first micro-batch had: whoever is silent is silent since then
+    begun: int | None = None  # the oldest broker time that the first micro-batch had: whoever is silent is silent since then
 
     def after(self, batch: Mapping[int, Seen], waiting: Mapping[int, int], lateness: int, idle: int) -> Clock:
         """The clock after a micro-batch; `waiting` tells each partition's records that Kafka still holds unread.
@@ -37,7 +37,7 @@ class Clock:
         seen = {**self.seen, **{p: self.seen[p].after(one) if p in self.seen else one for p, one in batch.items()}}
         if not seen:
             return self
-        begun = self.begun or min(one.record for one in batch.values())
+        begun = min(one.record for one in batch.values()) if self.begun is None else self.begun
         now = max(one.record for one in seen.values())
         active = [
             seen[p].event if p in seen else None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import pyarrow as pa
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming import StreamingQuery
@@ -41,6 +42,7 @@ class Member:
     def __init__(self, stream: Stream, target: commit.Target, split: Split, applied: Applied) -> None:
         self.stream, self.target, self.split, self.applied = stream, target, split, applied
         self.open = OpenWindows(split.groups, window_of(split))
+        self.table = DeltaTable(commit.path(target.pipeline))
         self.error: Exception | None = None
         self.left = False
 
@@ -71,7 +73,8 @@ class Member:
     def take(self, spark: SparkSession, totals: pa.Table, plan: checkpoint.Planned, watermark: int) -> None:
         """Hold these totals, and append the rows of their groups to the pipeline's table."""
         rows = self.split.finished(spark.createDataFrame(totals, self.split.schema))
-        self.applied(commit.append(kind_of(self.pipeline).flattened(rows).coalesce(1), plan, self.target))
+        flat = kind_of(self.pipeline).flattened(rows)
+        self.applied(commit.append_arrow(flat.toArrow(), plan, self.target, self.table))
         self.open.put(totals)
         self.open.close(watermark)
 

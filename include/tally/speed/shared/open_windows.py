@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
-import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+Key = tuple[Hashable, ...]
 
 
 class OpenWindows:
@@ -15,24 +17,29 @@ class OpenWindows:
     def __init__(self, groups: Sequence[str], window: str) -> None:
         self.groups, self.window = tuple(groups), window
         self.totals: pa.Table | None = None
+        self.places: dict[Key, int] = {}  # the row of each group
 
     def of(self, parts: pa.Table) -> pa.Table:
         """What is there of the groups that these parts are of."""
         if self.totals is None:
             return parts.slice(0, 0)
-        return self.compared("SEMI", self.totals, parts)
+        return self.totals.take([at for key in self.keys(parts) if (at := self.places.get(key)) is not None])
 
     def put(self, totals: pa.Table) -> None:
         """Take these in the place of what was there of their groups."""
         if self.totals is None:
-            self.totals = totals
-        else:
-            self.totals = pa.concat_tables([self.compared("ANTI", self.totals, totals), totals])
+            self.hold(totals)
+            return
+        kept = np.ones(self.totals.num_rows, dtype=bool)
+        kept[[at for key in self.keys(totals) if (at := self.places.get(key)) is not None]] = False
+        self.hold(pa.concat_tables([self.totals.filter(pa.array(kept)), totals]))
 
     def close(self, watermark: int) -> None:
         """Let go of the windows that are over: no event is added to them any more."""
         if self.totals is not None:
-            self.totals = open_ones(self.totals, self.window, watermark)
+            left = open_ones(self.totals, self.window, watermark)
+            if left.num_rows < self.totals.num_rows:
+                self.hold(left)
 
     def restore(self, rows: Iterable[pa.Table], watermark: int) -> None:
         """Begin with what the inbox has, oldest first."""
@@ -41,19 +48,22 @@ class OpenWindows:
             self.put(totals)
             self.close(watermark)
 
-    def compared(self, how: str, left: pa.Table, right: pa.Table) -> pa.Table:
-        """The rows of one table that have, or do not have, their group in the other; null and NaN equal themselves."""
-        if not left.num_rows or not right.num_rows:
-            return left if how == "ANTI" else left.slice(0, 0)
-        same = " AND ".join(f'l."{name}" IS NOT DISTINCT FROM r."{name}"' for name in self.groups)
-        with duckdb.connect() as connection:
-            connection.execute("SET TimeZone = 'UTC'")
-            numbers = pa.table({"_at": pa.array(range(left.num_rows), pa.int64())})
-            connection.register("l_", pa.Table.from_arrays([*left.select(self.groups).columns, *numbers.columns],
-                                                           names=[*self.groups, "_at"]))  # fmt: skip
-            connection.register("r_", right.select(self.groups))
-            found = connection.sql(f"SELECT l._at FROM l_ l {how} JOIN r_ r ON {same}").to_arrow_table()
-        return left.take(found["_at"])
+    def hold(self, totals: pa.Table) -> None:
+        self.totals = totals.combine_chunks()
+        self.places = {key: at for at, key in enumerate(self.keys(totals))}
+
+    def keys(self, rows: pa.Table) -> Iterable[Key]:
+        """What names each row's group; a value that is not itself (NaN) is one all the same."""
+        columns = [pc.struct_field(rows[n], "end") if n == self.window else rows[n] for n in self.groups]
+        values = (pc.cast(c, pa.int64()) if pa.types.is_timestamp(c.type) else c for c in columns)
+        yield from zip(*(map(hashable, column.to_pylist()) for column in values), strict=True)
+
+
+def hashable(value: object) -> Hashable:
+    """A value of a column as one that finds its equals."""
+    if isinstance(value, list | dict):
+        return repr(value)
+    return "not a number" if value != value else value
 
 
 def open_ones(totals: pa.Table, window: str, watermark: int) -> pa.Table:

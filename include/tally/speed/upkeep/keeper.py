@@ -15,7 +15,7 @@ from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control import leases, ledger
 from tally.control.store import now_ms
-from tally.lake import delta
+from tally.lake import delta, tables
 from tally.speed import commit
 from tally.speed.upkeep import ledger_table, short_log
 from tally.speed.upkeep.fold import fold, trim
@@ -73,8 +73,9 @@ def tidy(spark: SparkSession, pipeline: Pipeline) -> None:
     if uncopied and uncopied[0].committed_at < now_ms() - COPY_AFTER_MS:
         ledger_table.keep(spark, pipeline)
     short_log.shorten(commit.path(pipeline))
-    fold(spark, pipeline)
-    trim(spark, pipeline)
+    with tables.alone(commit.path(pipeline)):
+        fold(spark, pipeline)
+        trim(spark, pipeline)
     vacuum_when_due(spark, pipeline)
 
 

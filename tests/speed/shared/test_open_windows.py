@@ -1,0 +1,59 @@
+"""Totals by group, in memory: the newest of a group stands, and closed windows go."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+
+from tally.speed.shared.open_windows import OpenWindows
+
+T0 = datetime(2026, 1, 5, tzinfo=UTC)
+STAMP = pa.timestamp("us", tz="UTC")
+SCHEMA = pa.schema([("g0", pa.struct([("start", STAMP), ("end", STAMP)])), ("g1", pa.float64()), ("b0", pa.int64())])
+
+
+def rows(*given: tuple[int, float | None, int]) -> pa.Table:
+    """Groups by the minute that their window begins with, their key, and their total."""
+    found: list[dict[str, Any]] = []
+    for minute, key, total in given:
+        start = T0 + timedelta(minutes=minute)
+        found.append({"g0": {"start": start, "end": start + timedelta(minutes=1)}, "g1": key, "b0": total})
+    return pa.Table.from_pylist(found, schema=SCHEMA)
+
+
+def told(table: pa.Table | None) -> list[tuple[int, str, int]]:
+    assert table is not None
+    return sorted(((r["g0"]["start"] - T0) // timedelta(minutes=1), str(r["g1"]), r["b0"]) for r in table.to_pylist())
+
+
+def windows(*given: tuple[int, float | None, int]) -> OpenWindows:
+    held = OpenWindows(("g0", "g1"), "g0")
+    held.put(rows(*given))
+    return held
+
+
+def test_the_newest_total_of_a_group_stands() -> None:
+    held = windows((0, 1.0, 5), (0, 2.0, 6), (1, 1.0, 7))
+    held.put(rows((0, 2.0, 60), (2, 1.0, 8)))
+    assert told(held.totals) == [(0, "1.0", 5), (0, "2.0", 60), (1, "1.0", 7), (2, "1.0", 8)]
+
+
+def test_what_is_there_of_some_groups_null_and_nan_among_them() -> None:
+    held = windows((0, None, 1), (0, float("nan"), 2), (0, 3.0, 3), (1, None, 4))
+    assert told(held.of(rows((0, None, 0), (0, float("nan"), 0), (5, 3.0, 0)))) == [(0, "None", 1), (0, "nan", 2)]
+
+
+def test_a_window_that_ends_at_the_watermark_is_over() -> None:
+    held = windows((0, 1.0, 5), (1, 1.0, 7))
+    held.close(int(T0.timestamp() * 1000) + 60_000)
+    assert told(held.totals) == [(1, "1.0", 7)]
+    assert told(held.of(rows((0, 1.0, 0), (1, 1.0, 0)))) == [(1, "1.0", 7)]
+
+
+def test_nothing_is_there_of_anything_at_first() -> None:
+    held = OpenWindows(("g0", "g1"), "g0")
+    assert held.of(rows((0, 1.0, 5))).num_rows == 0
+    held.close(0)
+    assert held.totals is None
