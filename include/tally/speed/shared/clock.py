@@ -27,7 +27,7 @@ class Clock:
 
     watermark: int = 0
     seen: Mapping[int, Seen] = field(default_factory=dict)
-    begun: int | None = None  # the oldest broker time that the first micro-batch had: whoever is silent is silent since then
+    begun: int | None = None  # the oldest broker time at first: who was never heard is silent since then
 
     def after(self, batch: Mapping[int, Seen], waiting: Mapping[int, int], lateness: int, idle: int) -> Clock:
         """The clock after a micro-batch; `waiting` tells each partition's records that Kafka still holds unread.

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ from tally.base.errors import AnswerIsNo
 from tally.base.failpoints import failpoint
 from tally.base.settings import settings
 from tally.catalog.spec import Topic
-from tally.control import leases, ledger
+from tally.control import leases, ledger, streams
 from tally.control.ledger import Ranges
 from tally.control.store import now_ms
 from tally.parts import Split
@@ -32,6 +33,7 @@ from tally.sources import kafka, ranges_source
 from tally.sources.frames import bounded_records
 from tally.sources.records.decode import decode
 from tally.speed import checkpoint, commit
+from tally.speed.progress import Gain
 from tally.speed.shared.clock import Clock, Seen
 from tally.speed.shared.inbox import FOLD_EVERY, Inbox, Taken
 from tally.speed.shared.member import Applied, Member
@@ -55,6 +57,7 @@ class TopicStream:
         self.query: StreamingQuery | None = None
         self.fault: Exception | None = None
         self.left = False
+        self.gain = Gain()
         self.turn = threading.Lock()  # held while a micro-batch is taken, and while the members change
         self.repair()
 
@@ -131,6 +134,7 @@ class TopicStream:
     def apply(self, _: DataFrame, batch: int) -> None:
         """Take a micro-batch for all who take part, then write each one's rows."""
         failpoint("shared.begin")
+        began = time.monotonic()
         with self.turn:
             members = [one for one in self.members if one.error is None]
             taken, totals = self.taken(batch, members)
@@ -138,7 +142,24 @@ class TopicStream:
                 self.guarded(member, lambda one=member: self.write(one, totals.get(one.place), taken))  # type: ignore[misc]
             if batch and batch % FOLD_EVERY == 0:
                 self.fold(taken, members)
+            self.show(taken, [one for one in members if one.error is None], time.monotonic() - began)
         failpoint("shared.end")
+
+    def show(self, taken: Taken, members: Sequence[Member], seconds: float) -> None:
+        """How fresh a micro-batch made the windows, how fast it ran, and what waits: of each who took part."""
+        ranges, now = taken.ranges[self.topic.name], now_ms()
+        waiting = sum(max(0, left) for left in self.waiting(taken.ranges).values())
+        told: dict[str, Any] = {
+            "rows_per_second": sum(to - start for start, to in ranges.values()) / seconds,
+            "behind": waiting,
+            "gaining": self.gain.seen(now, waiting),
+        }
+        if taken.clock.seen:
+            told["freshness"] = max(0.0, (now - max(one.record for one in taken.clock.seen.values())) / 1000)
+        for member in members:
+            newest = max((one.event for one in taken.clock.seen.values()), default=None)
+            window = {} if newest is None else {"newest_window": member.pipeline.slot(newest)}
+            streams.show(member.pipeline.name, **told, **window)
 
     def taken(self, batch: int, members: Sequence[Member]) -> tuple[Taken, Totals]:
         """What a micro-batch comes to; once more, what the inbox has of it."""
