@@ -52,6 +52,13 @@ def test_a_window_that_ends_at_the_watermark_is_over() -> None:
     assert told(held.of(rows((0, 1.0, 0), (1, 1.0, 0)))) == [(1, "1.0", 7)]
 
 
+def test_groups_of_which_none_is_there() -> None:
+    held = windows((0, 1.0, 5))
+    assert held.of(rows((3, 1.0, 0))).num_rows == 0
+    held.put(rows((3, 1.0, 9)))
+    assert told(held.totals) == [(0, "1.0", 5), (3, "1.0", 9)]
+
+
 def test_nothing_is_there_of_anything_at_first() -> None:
     held = OpenWindows(("g0", "g1"), "g0")
     assert held.of(rows((0, 1.0, 5))).num_rows == 0

@@ -23,7 +23,7 @@ class OpenWindows:
         """What is there of the groups that these parts are of."""
         if self.totals is None:
             return parts.slice(0, 0)
-        return self.totals.take([at for key in self.keys(parts) if (at := self.places.get(key)) is not None])
+        return self.totals.take(pa.array(self.rows_of(parts)))
 
     def put(self, totals: pa.Table) -> None:
         """Take these in the place of what was there of their groups."""
@@ -31,7 +31,7 @@ class OpenWindows:
             self.hold(totals)
             return
         kept = np.ones(self.totals.num_rows, dtype=bool)
-        kept[[at for key in self.keys(totals) if (at := self.places.get(key)) is not None]] = False
+        kept[self.rows_of(totals)] = False
         self.hold(pa.concat_tables([self.totals.filter(pa.array(kept)), totals]))
 
     def close(self, watermark: int) -> None:
@@ -51,6 +51,11 @@ class OpenWindows:
     def hold(self, totals: pa.Table) -> None:
         self.totals = totals.combine_chunks()
         self.places = {key: at for at, key in enumerate(self.keys(totals))}
+
+    def rows_of(self, parts: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """Where the groups of these parts are, those that are there."""
+        found = (self.places.get(key) for key in self.keys(parts))
+        return np.array([at for at in found if at is not None], dtype=np.int64)
 
     def keys(self, rows: pa.Table) -> Iterable[Key]:
         """What names each row's group; a value that is not itself (NaN) is one all the same."""
