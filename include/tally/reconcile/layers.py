@@ -43,6 +43,8 @@ class Layers:
 
     def differs(self, slot: int) -> bool:
         one = self.slots[slot]
+        if one.other == one.close == 0:  # the very same, as most are
+            return False
         return not one.within(*self.limit(slot)) or (one.close > 0 and any(s.differing for s in self.supports[slot]))
 
     def limit(self, slot: int) -> Limit:
