@@ -40,6 +40,7 @@ SCHEMA = pa.schema(
 )  # fmt: skip
 TIMES = [(T0, T0 + 4 * MINUTE)]
 numbers = st.integers(0, 5)
+amounts = st.none() | st.integers(-99, 99).map(lambda units: units / 4)  # sums of them are exact
 
 
 @st.composite
@@ -58,7 +59,7 @@ def archives(draw: st.DrawFn, name: str) -> tuple[Topic, list[dict[str, Any]], C
             at = from_millis(T0 + draw(st.integers(-2 * MINUTE, 6 * MINUTE)) // 5000 * 5000)
             rows.append(
                 {
-                    "id": draw(st.integers(0, 9)), "shop": 1, "at": at, "amount": draw(st.none() | st.integers(-99, 99).map(lambda units: units / 4)),
+                    "id": draw(st.integers(0, 9)), "shop": 1, "at": at, "amount": draw(amounts),
                     "_partition": partition, "_offset": offset, "_ingest": draw(numbers),
                     "_broker_time": from_millis(T0 + draw(numbers)), "_date": at.date(),
                 }

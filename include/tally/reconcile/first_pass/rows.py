@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 Numbers = np.ndarray[Any, np.dtype[Any]]
 WINDOW = ("window_start", "window_end")
 FLOATING = {"double": 53, "float": 24}  # with the bits of each
+# Rows of which the texts are made and hashed at a time: some 500 bytes each, 250 MB.
+AT_A_TIME = 500_000
 # Years that Spark and DuckDB write alike; so they do days.
 FIRST, LAST = "0001-01-01", "9999-12-31"
 
@@ -84,6 +86,8 @@ def by_slot(
         f"CREATE TEMP TABLE stream AS SELECT * EXCLUDE (_batch) FROM written "
         f"QUALIFY rank() OVER (PARTITION BY {keys} ORDER BY _batch DESC) = 1"
     )
+    unsure.check_size(connection, "batch")
+    unsure.check_size(connection, "stream")
     check_rows(connection, shape)
     joined = connection.sql(joined_rows(shape)).to_arrow_table().combine_chunks()
     return slots_of(joined, shape, millis(pipeline.window.step) * 1000, whole=whole) if joined.num_rows else {}
@@ -102,9 +106,9 @@ def check_rows(connection: duckdb.DuckDBPyConnection, shape: Shape) -> None:
     }
     for why, query in checks.items():
         for side in ("batch", "stream"):
-            if connection.execute(f"{query.format(side=side)} LIMIT 1").fetchone():
+            if connection.execute(f"{query.format(side=side)} LIMIT 1").fetchall():
                 raise Unsure(why)
-    if connection.execute("SELECT 1 FROM written WHERE _batch IS NULL LIMIT 1").fetchone():
+    if connection.execute("SELECT 1 FROM written WHERE _batch IS NULL LIMIT 1").fetchall():
         raise Unsure("a row is of no micro-batch")
 
 
@@ -197,7 +201,9 @@ def digests(
     """Each slot's digest, of the batch's rows."""
     totals = dict[str, list[int]]()
     for name in ["exact"] if whole or not shape.floating else TEXTS:
-        hashes = row_hashes(rows, shape, name)  # summed in halves, as their sum has more than 64 bits
+        parts = [rows.slice(at, AT_A_TIME) for at in range(0, rows.num_rows, AT_A_TIME)]
+        # Summed in halves, as their sum has more than 64 bits.
+        hashes = np.concatenate([row_hashes(part, shape, name) for part in parts])
         high, low = (np.where(batch, half, 0) for half in (hashes >> 32, hashes & 0xFFFFFFFF))
         totals[name] = [(a << 32) + b for a, b in zip(by_slot(np.add, high), by_slot(np.add, low), strict=True)]
     told = {name: totals.get(name, totals["exact"]) for name in TEXTS}

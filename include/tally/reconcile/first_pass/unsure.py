@@ -6,13 +6,21 @@ import re
 import shutil
 from os import environ
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tally.base.settings import settings
 from tally.catalog.fingerprint import MEANT
 
+if TYPE_CHECKING:
+    import duckdb
+
 RELEASE = re.compile(r'^JAVA_VERSION="(?P<number>\d+)', re.MULTILINE)
 # Java writes floating-point numbers otherwise from 19 on, and with %e from 21 on; 17 is what this is proven for.
 JAVA = "17"
+
+
+# Rows of one table that fit in memory beside all that is worked out from them: some 300 bytes each, 3 GB at the most.
+MOST_ROWS = 10_000_000
 
 
 class Unsure(Exception):
@@ -29,6 +37,13 @@ def check_surroundings() -> None:
         raise Unsure("Spark's executors run elsewhere, under a Java that is not known here")
     if "://" in run.lake_root:
         raise Unsure("the lake is no folder")
+
+
+def check_size(connection: duckdb.DuckDBPyConnection, table: str) -> None:
+    """Refuse a table of more rows than fit in memory here."""
+    ((rows,),) = connection.execute(f"SELECT count(*) FROM {table}").fetchall()
+    if rows > MOST_ROWS:
+        raise Unsure(f"{rows:,} rows are more than are looked at without Spark")
 
 
 def check_java() -> None:

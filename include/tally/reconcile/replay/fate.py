@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import numpy as np
 import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -12,17 +14,27 @@ from tally.catalog.spec import Topic
 from tally.kinds.fates import ACCEPTED, DUPLICATE, IN_FLIGHT, LATE, SKIPPED, TWICE
 from tally.kinds.groups import follow_groups
 from tally.reconcile.cut import Cut
-from tally.reconcile.replay.holders import GAP, UNREAD, holders, repeated
+from tally.reconcile.replay.holders import GAP, UNREAD, holders, late_marks, repeated
 from tally.sources.frames import copies
 
 
 def batch_lookup(cut: Cut, topic: str) -> Callable[[Column, Column], Column]:
-    """`holders` as a column function (partition, offset) -> a struct."""
-    told = holders(cut, topic)
+    """A column function (partition, offset) -> `index` and `late_at` of the first micro-batch that held it.
+
+    The index is GAP or UNREAD where none did; `again` and `again_late_at` tell of a second one (or GAP).
+    """
+    told, marks = holders(cut, topic), late_marks(cut)
+
+    def marked(numbers: Any) -> Any:
+        late = pd.array(np.where(numbers >= 0, marks[np.maximum(numbers, 0)], 0), dtype="Int64")
+        late[numbers < 0] = pd.NA
+        return late
 
     def look_up(chunks: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.DataFrame]:
         for partitions, offsets in chunks:
-            yield told(partitions, offsets)
+            first, second = told(partitions.to_numpy(), offsets.to_numpy())
+            columns = {"index": first, "late_at": marked(first), "again": second, "again_late_at": marked(second)}
+            yield pd.DataFrame(columns)
 
     shape = "index bigint, late_at bigint, again bigint, again_late_at bigint"
     # Spark reads the kind of function from evaluated hints, and this module's are text.

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from tally.base.duration import millis
 from tally.catalog.ranges import merge
@@ -15,6 +14,7 @@ from tally.catalog.spec import Topic
 from tally.reconcile.cut import Cut
 
 GAP, UNREAD = -1, -2
+Numbers = np.ndarray[Any, np.dtype[Any]]
 Held = tuple[int, int, int, int]  # of a copy: the number of its micro-batch, partition, offset, time (microseconds)
 Intervals = dict[int, list[tuple[int, int, int]]]
 
@@ -39,29 +39,23 @@ def doubled(parts: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
     return merge(twice)
 
 
-def holders(cut: Cut, topic: str) -> Callable[[pd.Series, pd.Series], pd.DataFrame]:
-    """A function (partitions, offsets) -> `index` and `late_at` of the first micro-batch that held each.
+def holders(cut: Cut, topic: str) -> Callable[[Numbers, Numbers], tuple[Numbers, Numbers]]:
+    """A function (partitions, offsets) -> the number of the first micro-batch that held each, and that of a second one.
 
-    The index is GAP or UNREAD where none did; `again` and `again_late_at` tell of a second one (or GAP).
+    The first is GAP or UNREAD where none did, the second GAP.
     """
-    marks = np.array([batch.late_watermark for batch in cut.batches], dtype="int64")
     parts_of = intervals(cut, topic)
     held = {p: tuple(np.array(column) for column in zip(*parts, strict=True)) for p, parts in parts_of.items()}
     twice = {p: (parts, doubled(parts)) for p, parts in parts_of.items()}
     reached = cut.last.ends(topic)
 
-    def marked(numbers: Any) -> Any:
-        late = pd.array(np.where(numbers >= 0, marks[np.maximum(numbers, 0)], 0), dtype="Int64")
-        late[numbers < 0] = pd.NA
-        return late
-
-    def look_up(partitions: pd.Series, offsets: pd.Series) -> pd.DataFrame:
+    def look_up(partitions: Numbers, offsets: Numbers) -> tuple[Numbers, Numbers]:
         out, again = np.full(len(offsets), UNREAD, dtype="int64"), np.full(len(offsets), GAP, dtype="int64")
         for partition, end in reached.items():
-            out[((partitions == partition) & (offsets < end)).to_numpy()] = GAP
+            out[(partitions == partition) & (offsets < end)] = GAP
         for partition, (starts, ends, numbers) in held.items():
-            mine = (partitions == partition).to_numpy()
-            at = offsets[mine].to_numpy()
+            mine = partitions == partition
+            at = offsets[mine]
             before = np.maximum(np.searchsorted(starts, at, side="right") - 1, 0)
             inside = (at >= starts[before]) & (at < ends[before])
             found = np.where(inside, numbers[before], out[mine])
@@ -69,12 +63,17 @@ def holders(cut: Cut, topic: str) -> Callable[[pd.Series, pd.Series], pd.DataFra
             parts, ranges = twice[partition]
             for start, end in ranges:
                 for place in np.flatnonzero((at >= start) & (at < end)):
-                    holders = sorted(number for a, b, number in parts if a <= at[place] < b)
-                    found[place], second[place] = holders[:2]
+                    both = sorted(number for a, b, number in parts if a <= at[place] < b)
+                    found[place], second[place] = both[:2]
             out[mine], again[mine] = found, second
-        return pd.DataFrame({"index": out, "late_at": marked(out), "again": again, "again_late_at": marked(again)})
+        return out, again
 
     return look_up
+
+
+def late_marks(cut: Cut) -> Numbers:
+    """What decided in each micro-batch which events are late, in milliseconds."""
+    return np.array([batch.late_watermark for batch in cut.batches], dtype="int64")
 
 
 def repeated(cut: Cut, topic: Topic) -> Callable[[Iterable[Held]], list[tuple[int, int, bool]]]:
