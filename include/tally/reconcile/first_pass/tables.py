@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
@@ -50,7 +51,8 @@ class Snapshot:
         protocol = table.protocol()
         if protocol.min_reader_version != 1:
             raise Unsure(f"{self.path} wants a reader of version {protocol.min_reader_version}")
-        mine, theirs = set(self.files), {file_of(uri, self.path) for uri in table.file_uris()}
+        known = pa.RecordBatchReader.from_stream(table.get_add_actions(flatten=True)).read_all()
+        mine, theirs = set(self.files), set(map(unquote, known.column("path").to_pylist()))
         if mine != theirs:
             raise Unsure(f"two readers of the log of {self.path} name other files: {sorted(mine ^ theirs)[:2]}")
         fields = json.loads(table.schema().to_json())["fields"]
@@ -135,12 +137,6 @@ def added(found: dict[str, str], add: Mapping[str, Any] | None) -> None:
     if day is None or date.fromisoformat(day).isoformat() != day:
         raise Unsure("a file is of no day")
     found[unquote(add["path"])] = day
-
-
-def file_of(uri: str, path: str) -> str:
-    """A file as the log names it."""
-    plain = unquote(uri).removeprefix("file://")
-    return plain[plain.index(path) + len(path) :].lstrip("/") if path in plain else plain
 
 
 def duckdb_type(kind: str) -> str:
