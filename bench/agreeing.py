@@ -40,6 +40,18 @@ found = comparison.of(number)
 assert found.windows == found.equal == int(sys.argv[3]) and found.conserved.balanced, found.as_json()
 print(took, again, SparkContext._active_spark_context is not None)
 """
+# The same, left to Spark.
+BY_SPARK = (
+    """
+from tally.reconcile import compare as module
+from tally.reconcile.first_pass import layers
+from tally.reconcile.first_pass.unsure import Unsure
+def unsure(*_):
+    raise Unsure("a bench asks Spark")
+layers.read, module.kept = unsure, lambda _: None
+"""
+    + COMPARE
+)
 # As anybody would who wants to know whether two tables are the same: the newest rows of one beside the other.
 DUCKDB = """
 import sys, time
@@ -61,7 +73,7 @@ print(times[1] - times[0], times[2] - times[1], False)
 
 
 def measure(given: argparse.Namespace) -> dict[str, Any]:
-    """Seconds of the first comparison of a version, of every other one, and of DuckDB."""
+    """Seconds of the first comparison of a version, of one that Spark makes, of every other one, and of DuckDB."""
     return {"runs": [said(run(int(size))) for size in given.agreeing.split(",")]}
 
 
@@ -74,12 +86,14 @@ def run(size: int) -> dict[str, Any]:
         first = timed(COMPARE, *span, str(size))
         tables = (f"{home}/lake/{layer}/sums/*/*/*.parquet" for layer in ("speed", "batch"))
         given = [*tables, str(size)]
+        spark = timed(BY_SPARK, *span, str(size))
         both = [(timed(COMPARE, *span, str(size)), timed(DUCKDB, *given)) for _ in range(REPEATS)]
     compared, read = zip(*both, strict=True)
     return {
         "windows": size,
         "events": size * EVENTS,
         "first": first,
+        "by_spark": spark,
         "compare": middle(compared),
         "duckdb": middle(read),
         "times_duckdb": round(middle(compared)["wall_seconds"] / middle(read)["wall_seconds"], 1),
