@@ -6,11 +6,26 @@ import argparse
 import json
 import sys
 
-from bench import archive, freshness, hops, idle, imports, log, many, month, parts, proof, scattered, supervision
+from bench import (
+    agreeing,
+    archive,
+    freshness,
+    hops,
+    idle,
+    imports,
+    log,
+    many,
+    month,
+    parts,
+    proof,
+    scattered,
+    supervision,
+)
 
 MEASUREMENTS = {
     "proof": proof.measure,
     "scattered": scattered.measure,
+    "agreeing": agreeing.measure,
     "month": month.measure,
     "freshness": freshness.measure,
     "many": many.measure,
@@ -31,6 +46,7 @@ def main() -> int:
     parser.add_argument("--micro-batch", type=int, default=100_000, help="most records of the proof's micro-batches")
     parser.add_argument("--windows", default="300,3000,30000", help="numbers of scattered windows, by commas")
     parser.add_argument("--kinds", default="tumbling,hopping,session", help="kinds of scattered windows, by commas")
+    parser.add_argument("--agreeing", default="60,600,6000", help="numbers of windows that agree, by commas")
     parser.add_argument("--seconds", type=float, default=180.0, help="length of the freshness measurement")
     parser.add_argument("--rate", type=float, default=2_000.0, help="rides a second of the freshness measurement")
     parser.add_argument("--pipelines", type=int, default=16, help="pipelines on one topic in one driver")

@@ -115,6 +115,15 @@ def archives(numbers: Iterable[int]) -> dict[int, dict[str, int]]:
     return found
 
 
+def newest_summary(pipeline: str, version: str) -> dict[str, Any] | None:
+    """What the newest comparison of a pipeline's version that came to its end said of itself."""
+    mine = (reconciliations.c.pipeline == pipeline) & (reconciliations.c.version == version)
+    query = sa.select(reconciliations.c.summary).where(mine, reconciliations.c.verdict != "comparing")
+    with store().connect() as connection:
+        found: dict[str, Any] | None = connection.execute(query.order_by(reconciliations.c.id.desc()).limit(1)).scalar()
+    return found
+
+
 def by_ticket(ticket: str) -> list[Reconciliation]:
     """The comparisons that one job run under this ticket left, oldest first; a repeated job leaves its newest last."""
     query = sa.select(reconciliations).where(reconciliations.c.summary["ticket"].as_string() == ticket)

@@ -10,8 +10,9 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from tally.catalog.ranges import Range
@@ -21,6 +22,7 @@ from tally.sources.archived import Versions
 
 # What Spark compares with the watermark before an event reaches any state: its own time, its window's end, or nothing.
 LateRule = Literal["event", "window", "none"]
+Numbers = np.ndarray[tuple[int], np.dtype[Any]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,6 +141,10 @@ class Kind(ABC):
     @abstractmethod
     def over_at(self, time: Column, *, every: bool) -> Column:
         """When (microseconds, as is `time`) all windows are over that an event is in, or, if not `every`, the first."""
+
+    @abstractmethod
+    def over_times(self, times: Numbers, *, every: bool) -> Numbers:
+        """`over_at` of many times at once, without Spark."""
 
     @abstractmethod
     def made_of(self, slot: int, end: int) -> list[Range]:

@@ -17,7 +17,7 @@ from tally.catalog.ranges import Range, ceil, merge
 from tally.kinds.fates import accepted
 from tally.kinds.frames import bare, flatten, timed, unmarked
 from tally.kinds.groups import follow_groups
-from tally.kinds.kind import History, Kind, Scope
+from tally.kinds.kind import History, Kind, Numbers, Scope
 from tally.kinds.session_replay import walk
 from tally.kinds.session_scope import Cells, whole
 from tally.lake import delta
@@ -160,6 +160,10 @@ class Sessions(Kind):
     def over_at(self, time: Column, *, every: bool) -> Column:
         """Of an event by itself: what it joins lasts longer, and is open as long as it is."""
         return time + self.gap * 1000
+
+    def over_times(self, times: Numbers, *, every: bool) -> Numbers:
+        over: Numbers = times + self.gap * 1000
+        return over
 
     def made_of(self, slot: int, end: int) -> list[Range]:
         """What came a gap before may have joined it to an earlier one."""

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from tally.base.duration import millis, spark_interval
 from tally.catalog.ranges import Range, ceil, event_ranges, events_of, floor, merge
 from tally.kinds.frames import bare, flatten, timed, unmarked
-from tally.kinds.kind import History, Kind, Scope
+from tally.kinds.kind import History, Kind, Numbers, Scope
 from tally.sources.archived import Versions, events
 from tally.sources.ranged import in_ranges
 
@@ -78,6 +78,13 @@ class Windowed(Kind):
         newest = time - F.pmod(time, F.lit(slide))
         earlier = F.lit(0) if every else F.floor((size - 1 - (time - newest)) / slide) * slide
         return newest - earlier + size
+
+    def over_times(self, times: Numbers, *, every: bool) -> Numbers:
+        size, slide = (millis(span) * 1000 for span in (self.pipeline.window.size, self.pipeline.window.step))
+        newest = times - times % slide
+        earlier = 0 if every else (size - 1 - (times - newest)) // slide * slide
+        over: Numbers = newest - earlier + size
+        return over
 
     def made_of(self, slot: int, end: int) -> list[Range]:
         """The one window of a slot begins where the slot does."""

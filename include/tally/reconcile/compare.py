@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 from tally.base.duration import from_millis, instant, iso, millis
 from tally.base.errors import AnswerIsNo, TallyError
@@ -13,7 +16,6 @@ from tally.catalog.load import catalogue
 from tally.catalog.ranges import Range, aligned, event_ranges, overlap, without
 from tally.catalog.spec import Pipeline
 from tally.control import runs, seals
-from tally.kinds import kind_of
 from tally.lake import delta, memory
 from tally.lake.session import session
 from tally.reconcile import comparison, layers
@@ -23,11 +25,18 @@ from tally.reconcile.comparison import Comparison, CutMark, SlotState
 from tally.reconcile.conservation import ingest_balance
 from tally.reconcile.cut import Cut, closed, due, find, reaching_back
 from tally.reconcile.explain import Explanation, explain
+from tally.reconcile.first_pass import layers as first_pass
+from tally.reconcile.first_pass.unsure import Unsure
 from tally.reconcile.layers import Layers
+from tally.reconcile.meaning import Meaning, kept, of
 from tally.reconcile.replay import expected_rows
-from tally.reconcile.replay.filtered import filters
 from tally.reconcile.rows.differences import Slot
 from tally.reconcile.rows.digest import NOTHING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+log = logging.getLogger(__name__)
 
 
 @memory.told(memory.BATCH)
@@ -35,10 +44,11 @@ def compare(name: str, start: str | None = None, end: str | None = None, ticket:
     """Compare a range of windows, or all that are due, and keep what was found; the comparison's id."""
     pipeline = catalogue().pipeline(name)
     wanted = asked(pipeline, start, end)
-    spark = session(f"tally-reconcile-{name}", brief=True)
+    spark = partial(session, f"tally-reconcile-{name}", brief=True)  # started by what needs it, once
+    meaning = kept(pipeline) or of(spark(), pipeline)
 
     # 1. Choose the instant at which both layers are compared: a micro-batch whose every offset the archive holds.
-    cut = find(pipeline, kind_of(pipeline).late_rule(spark), filters(spark, pipeline))
+    cut = find(pipeline, meaning.late_rule, meaning.filters)
 
     # 2. Hold what others changed in the batch table: it is due then, like all that is stated, closed and not sealed.
     others.audit_changed(spark, pipeline)
@@ -51,19 +61,31 @@ def compare(name: str, start: str | None = None, end: str | None = None, ticket:
     cut = with_ledger(cut, ranges)
 
     # 5. Read both layers, slot by slot, and account for each record of these times.
-    both = layers.read(spark, cut, ranges)
+    both = read(spark, cut, ranges, meaning)
     conserved, unaccounted = conservation(cut, both.accounts), both.unaccounted(cut)
 
     # 6. Replay the slots that differ, and put a cause to each row that does.
-    explained = explain(spark, cut, both, begun.number) if both.differing else Explanation()
+    explained = Explanation()
+    if both.differing:
+        both = replace(both, sides=both.sides or layers.read_sides(spark(), cut, ranges))
+        explained = explain(spark(), cut, both, begun.number)
 
     # 7. Keep what was counted for the judge, with the state of each slot.
-    found = with_counts(begun, both, explained)
+    found = replace(with_counts(begun, both, explained), meaning=meaning.as_json())
     states = slot_states(cut, ranges, both.slots, explained, unaccounted)
     ingest, archive = ingest_balance(pipeline), ingests(cut)
     comparison.keep(replace(found, slots=states, conserved=conserved, ingest=ingest, archive=archive))
     failpoint("reconcile.after_compare")
     return begun.number
+
+
+def read(spark: Callable[[], SparkSession], cut: Cut, ranges: Sequence[Range], meaning: Meaning) -> Layers:
+    """Both layers, without a JVM where that is proven to say the same; the log says where Spark read them, and why."""
+    try:
+        return first_pass.read(cut, ranges, meaning)
+    except Unsure as why:
+        log.warning("%s: compared by Spark, for %s", cut.pipeline.name, why)
+    return layers.read(spark(), cut, ranges)
 
 
 def asked(pipeline: Pipeline, start: str | None, end: str | None) -> Range | None:

@@ -133,6 +133,7 @@ class Comparison:
     cut: CutMark | None = None
     batch_version: int = -1
     archive: Mapping[str, int] | None = None  # by topic, the last ingest that the batch had read; None: not kept
+    meaning: Mapping[str, Any] | None = None  # what follows from the definition: see meaning.py
     slots: Sequence[SlotState] = ()
     state: str = "compared"  # comparing | compared | reconciled | held
     verdict: Verdict | None = None
@@ -180,6 +181,7 @@ class Comparison:
             "cut": self.cut.as_json() if self.cut else None,
             "batch_version": self.batch_version,
             **({} if self.archive is None else {"archive": dict(self.archive)}),
+            **({} if self.meaning is None else {"meaning": dict(self.meaning)}),
             "verdict": self.state,
             **(self.verdict.as_json() if self.verdict else {}),
         }
@@ -193,7 +195,7 @@ class Comparison:
             number=row.id,
             pipeline=row.pipeline,
             version=row.version,
-            **{name: said[name] for name in (*plain, "archive") if name in said},
+            **{name: said[name] for name in (*plain, "archive", "meaning") if name in said},
             ranges=[(start, end) for start, end in said.get("ranges", ())],
             rows=[Difference.from_json(one) for one in said.get("rows", ())],
             conserved=Conservation.from_json(said["conservation"]) if said.get("conservation") else None,

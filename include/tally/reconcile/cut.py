@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from tally.base.duration import millis, parse_duration
 from tally.base.errors import AnswerIsNo
@@ -57,7 +58,7 @@ class Cut:
         """A window that starts before this is closed, if it is no longer than the declared size."""
         return ceil(max(0, self.watermark - millis(self.pipeline.window.size)) + 1, millis(self.pipeline.window.step))
 
-    @property
+    @cached_property
     def watermark(self) -> int:
         """A window that ends this early can take no event any more that the stream has yet to read."""
         settle = millis(parse_duration(settings().settle, field="TALLY_SETTLE"))

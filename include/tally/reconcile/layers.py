@@ -9,6 +9,7 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tally.base.settings import settings
 from tally.batch import restate
 from tally.catalog.ranges import Range
 from tally.control.seals import Seal
@@ -43,6 +44,8 @@ class Layers:
 
     def differs(self, slot: int) -> bool:
         one = self.slots[slot]
+        if one.other == one.close == 0:  # the very same, as most are
+            return False
         return not one.within(*self.limit(slot)) or (one.close > 0 and any(s.differing for s in self.supports[slot]))
 
     def limit(self, slot: int) -> Limit:
@@ -52,7 +55,14 @@ class Layers:
         if self.single:
             return 0.0, [0.0 for _ in self.made_of]
         supports = self.supports[slot]
-        return rounding.most(sum(one.events for one in supports)), [summed(made, supports) for made in self.made_of]
+        return rounding.most(sum(one.events for one in supports), self.ceiling), [
+            summed(made, supports) for made in self.made_of
+        ]
+
+    @cached_property
+    def ceiling(self) -> float:
+        """What no sum may differ by, however many events it is made of."""
+        return settings().tolerance
 
     @property
     def rounding(self) -> int:

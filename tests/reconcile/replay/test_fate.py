@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cuts import cut, micro_batch
 
 from tally.reconcile.replay.copies import batches_of
-from tally.reconcile.replay.fate import doubled, intervals
+from tally.reconcile.replay.holders import doubled, intervals
 
 
 def test_offsets_are_told_by_partition_in_order_with_the_place_of_their_micro_batch() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import takewhile
 
 from pyspark.errors import PySparkException
@@ -23,10 +24,11 @@ EVER: list[Range] = [(-(1 << 60), 1 << 60)]
 DAY = re.compile(r"_date=(\d{4}-\d\d-\d\d)/")
 
 
-def audit_changed(spark: SparkSession, pipeline: Pipeline) -> list[Range]:
+def audit_changed(spark: Callable[[], SparkSession], pipeline: Pipeline) -> list[Range]:
     """Audit the windows of the days on which others changed the batch table since the last look; those now held.
 
-    It counts what is kept of the topics, too: a comparison comes more often than an audit.
+    It counts what is kept of the topics, too: a comparison comes more often than an audit. Spark is started where
+    others did change it.
     """
     kept.check(pipeline)
     path, number = restate.path(pipeline), (pipeline.name, pipeline.version)
@@ -35,13 +37,14 @@ def audit_changed(spark: SparkSession, pipeline: Pipeline) -> list[Range]:
         return []
     known = seals.meeting(*number, days(spark, path, seen, now))
     # The seals first, then the table: rows that were restated in between are no longer those that a seal stands for.
-    held = doubted.hold(pipeline, checks.of_table(spark, pipeline, known, delta.version(path)))
+    faults = checks.of_table(spark(), pipeline, known, delta.version(path)) if known else {}
+    held = doubted.hold(pipeline, faults)
     failpoint("audit.before_seen")
     audits.went_on(*number, seen_version=now)
     return merge((seal.slot_start, seal.slot_end) for seal in held)
 
 
-def days(spark: SparkSession, path: str, seen: int, now: int) -> list[Range]:
+def days(spark: Callable[[], SparkSession], path: str, seen: int, now: int) -> list[Range]:
     """The days whose rows others' commits after one version changed, up to another; EVER where nobody can tell.
 
     OPTIMIZE and VACUUM change no rows, and Delta says so of each file. A log that was cleaned, or a table that was put
@@ -53,7 +56,7 @@ def days(spark: SparkSession, path: str, seen: int, now: int) -> list[Range]:
     if len(commits) < now - seen:
         return EVER
     others = [commit.version for commit in commits if commit.words.get("kind") != "restate"]
-    return changed(spark, path, others) if others else []
+    return changed(spark(), path, others) if others else []
 
 
 def changed(spark: SparkSession, path: str, versions: list[int]) -> list[Range]:

@@ -17,7 +17,7 @@ from tally.catalog.ranges import Range, merge
 from tally.catalog.spec import Topic
 from tally.lake import delta
 from tally.reconcile.cut import Cut
-from tally.reconcile.replay import fate
+from tally.reconcile.replay import holders
 from tally.sources import archive
 from tally.sources.columns import columns
 
@@ -41,7 +41,7 @@ def held(cut: Cut, topic: Topic, ranges: Sequence[Range]) -> Iterator[Range]:
     late = np.array([batch.late_watermark for batch in cut.batches], dtype="int64")
     # What a micro-batch saw shows in the next one's watermark.
     newest = np.array([batch.watermark for batch in (*cut.batches[1:], cut.last)], dtype="int64")
-    parts = fate.intervals(cut, topic.name).items()
+    parts = holders.intervals(cut, topic.name).items()
     known: Known = {partition: tuple(map(np.array, zip(*some, strict=True))) for partition, some in parts}
     found: set[int] = set()
     for rows in places(cut, topic, ranges):

@@ -2,46 +2,20 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from tally.base.duration import millis
-from tally.catalog.ranges import merge
 from tally.catalog.spec import Topic
 from tally.kinds.fates import ACCEPTED, DUPLICATE, IN_FLIGHT, LATE, SKIPPED, TWICE
 from tally.kinds.groups import follow_groups
 from tally.reconcile.cut import Cut
+from tally.reconcile.replay.holders import GAP, UNREAD, holders, late_marks, repeated
 from tally.sources.frames import copies
-
-Intervals = dict[int, list[tuple[int, int, int]]]
-
-
-def intervals(cut: Cut, topic: str) -> Intervals:
-    """Per partition, the offset ranges of the micro-batches in the order of offsets: (from, to, index of the batch)."""
-    found: Intervals = {}
-    for index, batch in enumerate(cut.batches):
-        for partition, (start, to) in batch.ranges.get(topic, {}).items():
-            if to > start:
-                found.setdefault(partition, []).append((start, to, index))
-    return {partition: sorted(parts) for partition, parts in found.items()}
-
-
-def doubled(parts: Sequence[tuple[int, int, int]]) -> list[tuple[int, int]]:
-    """The offsets that more than one micro-batch held."""
-    twice, reached = [], 0
-    for start, to, _ in sorted(parts):
-        if start < reached:
-            twice.append((start, min(to, reached)))
-        reached = max(reached, to)
-    return merge(twice)
-
-
-GAP, UNREAD = -1, -2
 
 
 def batch_lookup(cut: Cut, topic: str) -> Callable[[Column, Column], Column]:
@@ -49,14 +23,7 @@ def batch_lookup(cut: Cut, topic: str) -> Callable[[Column, Column], Column]:
 
     The index is GAP or UNREAD where none did; `again` and `again_late_at` tell of a second one (or GAP).
     """
-    import numpy as np
-
-    marks = np.array([batch.late_watermark for batch in cut.batches], dtype="int64")
-    held = {
-        p: tuple(np.array(column) for column in zip(*parts, strict=True)) for p, parts in intervals(cut, topic).items()
-    }
-    twice = {p: (parts, doubled(parts)) for p, parts in intervals(cut, topic).items()}
-    reached = cut.last.ends(topic)
+    told, marks = holders(cut, topic), late_marks(cut)
 
     def marked(numbers: Any) -> Any:
         late = pd.array(np.where(numbers >= 0, marks[np.maximum(numbers, 0)], 0), dtype="Int64")
@@ -65,24 +32,9 @@ def batch_lookup(cut: Cut, topic: str) -> Callable[[Column, Column], Column]:
 
     def look_up(chunks: Iterator[tuple[pd.Series, pd.Series]]) -> Iterator[pd.DataFrame]:
         for partitions, offsets in chunks:
-            out, again = np.full(len(offsets), UNREAD, dtype="int64"), np.full(len(offsets), GAP, dtype="int64")
-            for partition, end in reached.items():
-                out[((partitions == partition) & (offsets < end)).to_numpy()] = GAP
-            for partition, (starts, ends, numbers) in held.items():
-                mine = (partitions == partition).to_numpy()
-                at = offsets[mine].to_numpy()
-                before = np.maximum(np.searchsorted(starts, at, side="right") - 1, 0)
-                inside = (at >= starts[before]) & (at < ends[before])
-                found = np.where(inside, numbers[before], out[mine])
-                second = np.full(len(at), GAP, dtype="int64")
-                parts, ranges = twice[partition]
-                for start, end in ranges:
-                    for place in np.flatnonzero((at >= start) & (at < end)):
-                        holders = sorted(number for a, b, number in parts if a <= at[place] < b)
-                        found[place], second[place] = holders[:2]
-                out[mine], again[mine] = found, second
-            told = {"index": out, "late_at": marked(out), "again": again, "again_late_at": marked(again)}
-            yield pd.DataFrame(told)
+            first, second = told(partitions.to_numpy(), offsets.to_numpy())
+            columns = {"index": first, "late_at": marked(first), "again": second, "again_late_at": marked(second)}
+            yield pd.DataFrame(columns)
 
     shape = "index bigint, late_at bigint, again bigint, again_late_at bigint"
     # Spark reads the kind of function from evaluated hints, and this module's are text.
@@ -136,21 +88,11 @@ def with_stream_duplicates(tagged: DataFrame, topic: Topic, cut: Cut) -> DataFra
     assert topic.unique
     copies = tagged.groupBy(topic.unique).agg(F.count("*").alias("_times")).where("_times > 1").select(topic.unique)
     several = tagged.where(F.col("_fate") == ACCEPTED).join(copies, topic.unique, "left_semi")
-    delay, ends = millis(topic.lateness) * 1000, [batch.watermark * 1000 for batch in cut.batches]
-    read = [{p: at for at, p in enumerate(batch.ranges.get(topic.name, {}))} for batch in cut.batches]
-    shape = "_partition int, _offset bigint, _again boolean"
+    shape, follow = "_partition int, _offset bigint, _again boolean", repeated(cut, topic)
 
     def keep_first(group: pd.DataFrame) -> pd.DataFrame:
-        """Follow the state of one id: its first copy holds it until the watermark passes its time + lateness."""
-        copies = list(zip(group["_batch_index"], group["_partition"], group["_offset"], group["_time"], strict=True))
-        copies.sort(key=lambda copy: (copy[0], read[copy[0]][copy[1]], copy[2]))  # as Spark met them
-        again, free_from = [], -1
-        for index, _, _, time in copies:
-            again.append(index < free_from)
-            if index >= free_from:
-                free_from = max(index, bisect_left(ends, time + delay)) + 1
-        places = {"_partition": [copy[1] for copy in copies], "_offset": [copy[2] for copy in copies]}
-        return pd.DataFrame({**places, "_again": again})
+        columns = (group[name] for name in ("_batch_index", "_partition", "_offset", "_time"))
+        return pd.DataFrame(follow(zip(*columns, strict=True)), columns=["_partition", "_offset", "_again"])
 
     wanted = several.select(
         topic.unique, "_partition", "_offset", "_batch_index", F.unix_micros(topic.event_time).alias("_time")

@@ -22,9 +22,12 @@ APART = float("inf")  # no rounding: another value, a missing one, or one that i
 Measure = Callable[[Column, Column], Column]
 
 
-def most(events: int) -> float:
-    """The share of its size by which a sum of so many events may differ from itself in another order."""
-    return min(max(events, 1) * STEP, settings().tolerance)
+def most(events: int, ceiling: float | None = None) -> float:
+    """The share of its size by which a sum of so many events may differ from itself in another order.
+
+    The ceiling is the setting's, which whoever asks of thousands of slots reads once.
+    """
+    return min(max(events, 1) * STEP, settings().tolerance if ceiling is None else ceiling)
 
 
 def relative(a: Column, b: Column) -> Column:
