@@ -52,6 +52,15 @@ def test_a_window_that_ends_at_the_watermark_is_over() -> None:
     assert told(held.of(rows((0, 1.0, 0), (1, 1.0, 0)))) == [(1, "1.0", 7)]
 
 
+def test_what_changed_of_totals() -> None:
+    held = windows((0, 1.0, 5), (0, None, 6), (1, 1.0, 7))
+    assert told(held.changed(rows((0, 1.0, 5), (0, None, 60), (1, 1.0, 7), (2, 1.0, 1)))) == [
+        (0, "None", 60),
+        (2, "1.0", 1),
+    ]
+    assert held.changed(rows()).num_rows == 0
+
+
 def test_groups_of_which_none_is_there() -> None:
     held = windows((0, 1.0, 5))
     assert held.of(rows((3, 1.0, 0))).num_rows == 0

@@ -19,6 +19,9 @@ from tally.parts import Split
 from tally.speed import checkpoint, commit
 from tally.speed.shared.open_windows import OpenWindows, open_ones
 
+# Up to so many open groups all are sent to Spark with each micro-batch: one job instead of two. Beyond that, to send
+# and to compare them takes longer than the second job.
+TOGETHER = 5_000
 # What a pipeline's runner does after each of its commits.
 Applied = Callable[[MicroBatch], None]
 
@@ -59,11 +62,14 @@ class Member:
     def totals(self, spark: SparkSession, events: DataFrame, late_watermark: int) -> pa.Table:
         """The groups that a micro-batch's valid events change, with all that is in them now; late ones change none."""
         (frame,) = kind_of(self.pipeline).bounded([events.select(*self.pipeline.reads[0].columns)])
-        parts = open_ones(self.gathered(self.split.parts(frame)), self.open.window, late_watermark)
-        earlier = self.open.of(parts)
-        if not earlier.num_rows:
-            return parts
-        both = spark.createDataFrame(pa.concat_tables([parts, earlier]), self.split.schema)
+        parts, held = self.split.parts(frame), self.open.totals
+        if held is None or not held.num_rows:
+            return open_ones(self.gathered(parts), self.open.window, late_watermark)
+        if held.num_rows <= TOGETHER:
+            both = self.split.added(parts.unionByName(spark.createDataFrame(held, self.split.schema)))
+            return self.open.changed(open_ones(self.gathered(both), self.open.window, late_watermark))
+        new = open_ones(self.gathered(parts), self.open.window, late_watermark)
+        both = spark.createDataFrame(pa.concat_tables([new, self.open.of(new)]), self.split.schema)
         return self.gathered(self.split.added(both))
 
     def gathered(self, parts: DataFrame) -> pa.Table:

@@ -25,6 +25,15 @@ class OpenWindows:
             return parts.slice(0, 0)
         return self.totals.take(pa.array(self.rows_of(parts)))
 
+    def changed(self, totals: pa.Table) -> pa.Table:
+        """Those of these that are not there, or are there with other values."""
+        if self.totals is None:
+            return totals
+        there = [self.places.get(key) for key in self.keys(totals)]
+        held = self.totals.to_pylist()
+        kept = [at is None or held[at] != row for at, row in zip(there, totals.to_pylist(), strict=True)]
+        return totals.filter(pa.array(kept, pa.bool_()))
+
     def put(self, totals: pa.Table) -> None:
         """Take these in the place of what was there of their groups."""
         if self.totals is None:

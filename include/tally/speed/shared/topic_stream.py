@@ -12,10 +12,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
@@ -41,6 +43,9 @@ from tally.speed.upkeep.keeper import Keeper
 
 log = logging.getLogger(__name__)
 GENERATION = 1
+# Pipelines of a micro-batch at a time: while one is planned on one core, another one's job runs on the other. More of
+# them would each be slower.
+AT_ONCE = 2
 # Under this name and version the ledger has the micro-batches of a topic's stream.
 VERSION = "shared"
 Totals = dict[tuple[str, str], pa.Table]
@@ -138,8 +143,7 @@ class TopicStream:
         with self.turn:
             members = [one for one in self.members if one.error is None]
             taken, totals = self.taken(batch, members)
-            for member in members:
-                self.guarded(member, lambda one=member: self.write(one, totals.get(one.place), taken))  # type: ignore[misc]
+            self.each(members, lambda one: self.write(one, totals.get(one.place), taken))
             if batch and batch % FOLD_EVERY == 0:
                 self.fold(taken, members)
             self.show(taken, [one for one in members if one.error is None], time.monotonic() - began)
@@ -173,8 +177,7 @@ class TopicStream:
         try:
             after = clock.after(self.seen(events), self.waiting(ranges), millis(self.topic.lateness), idle_ms())
             valid, totals = events.where(F.col("_reason").isNull()), Totals()
-            for member in members:
-                self.guarded(member, lambda one=member: self.total(one, valid, clock, totals))  # type: ignore[misc]
+            self.each(members, lambda one: self.total(one, valid, clock, totals))
         finally:
             events.unpersist()
         taken = Taken(generation=GENERATION, batch=batch, ranges=ranges, late_watermark=clock.watermark, clock=after)
@@ -196,14 +199,20 @@ class TopicStream:
         self.keeper.after(member.pipeline, taken.batch, member.target.lease)
         failpoint("shared.after_member")
 
-    def guarded(self, member: Member, act: Callable[[], None]) -> None:
-        """What goes wrong for one pipeline is its own: the others go on without it."""
-        if member.error is not None:
-            return
-        try:
-            act()
-        except Exception as error:
-            member.error = error
+    def each(self, members: Sequence[Member], act: Callable[[Member], None]) -> None:
+        """Do it for each, some at a time; what goes wrong for one pipeline is its own: the others go on without it."""
+
+        def guarded(member: Member) -> None:
+            if member.error is not None:
+                return
+            try:
+                act(member)
+            except Exception as error:
+                member.error = error
+
+        inherited = inheritable_thread_target(guarded)  # their jobs belong to this micro-batch
+        with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="member") as pool:
+            list(pool.map(inherited, members))
 
     def catch_up(self, member: Member) -> None:
         """Take for one pipeline what its table lacks of the topic's micro-batches, each as it was judged.
