@@ -9,6 +9,7 @@ import sys
 from bench import (
     agreeing,
     archive,
+    catching_up,
     freshness,
     hops,
     idle,
@@ -29,6 +30,7 @@ MEASUREMENTS = {
     "month": month.measure,
     "freshness": freshness.measure,
     "many": many.measure,
+    "catching_up": catching_up.measure,
     "log": log.measure,
     "archive": archive.measure,
     "supervision": supervision.measure,
@@ -52,6 +54,7 @@ def main() -> int:
     parser.add_argument("--pipelines", type=int, default=16, help="pipelines on one topic in one driver")
     parser.add_argument("--events", type=float, default=500.0, help="events a second for them")
     parser.add_argument("--many-seconds", type=float, default=90.0, help="how long they are looked at, once warm")
+    parser.add_argument("--bids", type=int, default=200_000, help="events that a stream catches up on")
     parser.add_argument("--ways", default="own,shared", help="how many pipelines read their topic, by commas")
     parser.add_argument(
         "--entries", type=int, default=172_800, help="entries of the long log: two days of a second each"

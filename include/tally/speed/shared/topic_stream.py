@@ -210,7 +210,7 @@ class TopicStream:
             except Exception as error:
                 member.error = error
 
-        inherited = inheritable_thread_target(guarded)  # their jobs belong to this micro-batch
+        inherited = inheritable_thread_target(self.spark)(guarded)  # their jobs belong to this micro-batch
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="member") as pool:
             list(pool.map(inherited, members))
 
