@@ -18,8 +18,8 @@ down: ## stop everything that runs for this TALLY_HOME, also after a crash
 test: setup ## every test, on a real Kafka, Spark and Airflow: three files at a time
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-test-fast: setup ## what needs no Kafka, Spark or Airflow of its own: a minute or two, beside a change in hand
-	@$(BIN)/python -m pytest -q --fast
+test-fast: setup ## what needs no Kafka, Spark or Airflow of its own: three minutes, beside a change in hand
+	@$(BIN)/python -m pytest -q --fast -n 2 --dist loadfile
 
 check: setup ## lint, format, types and floors, as CI has it first
 	@$(BIN)/ruff check .
