@@ -101,7 +101,7 @@ CHUNK = 10_000  # rows turned into text at a time
 
 def plain(found: Rows) -> str:
     """SQL of each column in the form in which it is printed."""
-    from tally.serving.table_snapshot import quoted as identifier
+    from tally.base.sql_text import quoted as identifier
 
     return ", ".join(
         f"{printed('r.' + identifier(name), kind)} AS {identifier(name)}" for name, kind in found.columns.items()

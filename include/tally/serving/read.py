@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tally.base.duration import millis
+from tally.base.sql_text import quoted
 from tally.catalog.spec import Pipeline
 from tally.serving.state import (
     CLOSED,
@@ -19,7 +20,7 @@ from tally.serving.state import (
     check_request,
     unmoved,
 )
-from tally.serving.table_snapshot import Range, declared_columns, no_rows, open_snapshot, quoted
+from tally.serving.table_snapshot import Range, declared_columns, no_rows, open_snapshot
 
 if TYPE_CHECKING:
     import duckdb

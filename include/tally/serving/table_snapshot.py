@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from tally.base.duration import from_millis
 from tally.base.errors import TallyError
 from tally.base.settings import settings
+from tally.base.sql_text import literal, quoted
 from tally.catalog.spec import Pipeline
 
 if TYPE_CHECKING:
@@ -123,16 +124,6 @@ def no_rows(columns: dict[str, str]) -> str:
     return (
         f"SELECT {', '.join(f'CAST(NULL AS {kind}) AS {quoted(name)}' for name, kind in columns.items())} WHERE false"
     )
-
-
-def quoted(name: str) -> str:
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
-
-
-def literal(text: str) -> str:
-    doubled = text.replace("'", "''")
-    return f"'{doubled}'"
 
 
 def instant(ms: int) -> str:

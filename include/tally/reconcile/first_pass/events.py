@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tally.base.duration import millis
+from tally.base.sql_text import quoted
 from tally.catalog.ranges import Range, merge
 from tally.catalog.spec import Topic
 from tally.kinds import fates, kind_of
 from tally.reconcile.accounts import FLOATING, Account, times_of
 from tally.reconcile.cut import Cut
 from tally.reconcile.first_pass import unsure
-from tally.reconcile.first_pass.tables import Snapshot, quoted
+from tally.reconcile.first_pass.tables import Snapshot
 from tally.reconcile.first_pass.unsure import Unsure
 from tally.reconcile.replay import copies
 from tally.reconcile.replay.holders import GAP, UNREAD, holders, late_marks, repeated

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from tally.base.duration import millis
+from tally.base.sql_text import quoted
 from tally.catalog.ranges import Range
 from tally.catalog.spec import Pipeline
 from tally.reconcile.first_pass import unsure
-from tally.reconcile.first_pass.tables import Snapshot, duckdb_type, quoted
+from tally.reconcile.first_pass.tables import Snapshot, duckdb_type
 from tally.reconcile.first_pass.unsure import Unsure
 from tally.reconcile.rows import rounding, texts
 from tally.reconcile.rows.differences import Slot

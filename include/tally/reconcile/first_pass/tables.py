@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from tally.base.duration import from_millis
+from tally.base.sql_text import literal, quoted
 from tally.catalog.ranges import Range, merge
 from tally.reconcile.first_pass.unsure import Unsure
 
@@ -145,13 +146,3 @@ def duckdb_type(kind: str) -> str:
     if kind not in TYPES:
         raise Unsure(f"a column is of type {kind}")
     return TYPES[kind]
-
-
-def quoted(name: str) -> str:
-    doubled = name.replace('"', '""')
-    return f'"{doubled}"'
-
-
-def literal(text: str) -> str:
-    doubled = text.replace("'", "''")
-    return f"'{doubled}'"
