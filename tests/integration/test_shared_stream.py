@@ -11,6 +11,7 @@ from pathlib import Path
 
 import oracle
 import pytest
+import sqlalchemy as sa
 import world as worlds
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
@@ -18,7 +19,8 @@ from test_negative_controls import reconcile, states
 from world import MINUTE, World
 
 from tally.base.settings import settings
-from tally.control import streams
+from tally.control import streams, tables
+from tally.control.store import store
 from tally.speed import checkpoint
 from tally.speed.driver import Driver
 from tally.speed.shared.member import Member
@@ -142,6 +144,19 @@ def test_one_that_joins_later_takes_first_what_it_missed_as_it_was_judged(begun:
     assert begun.ledger(second) == []
     begun.stream()
     check(begun)
+
+
+def test_one_whose_missing_micro_batches_nobody_knows_is_refused(begun: World) -> None:
+    """Rather than go on with a hole: a control store that was made anew has the newest one only."""
+    first, second = NAMES
+    begun.stream(first)
+    with store().begin() as connection:
+        connection.execute(
+            sa.delete(tables.ledger).where(tables.ledger.c.version == "shared", tables.ledger.c.batch < 2)
+        )
+    (failed,) = Driver([second], until_caught_up=True).run()
+    assert failed.pipeline == second and failed.field == "ledger" and "tally rebuild" in (failed.cure or "")
+    assert begun.ledger(second) == []
 
 
 def test_what_goes_wrong_for_one_pipeline_holds_up_no_other(begun: World, monkeypatch: pytest.MonkeyPatch) -> None:

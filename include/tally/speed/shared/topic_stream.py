@@ -225,6 +225,14 @@ class TopicStream:
         known = ledger.newest(*member.place)
         first = known.batch + 1 if known is not None else 0
         lacking = ledger.read(*self.place, GENERATION, first, newest.batch)
+        if len(lacking) != newest.batch + 1 - first:
+            raise AnswerIsNo(
+                f"it lacks micro-batches {first} to {newest.batch} of topic {self.topic.name}, "
+                "and the ledger does not know all of them",
+                pipeline=member.pipeline.name,
+                field="ledger",
+                cure=f"put back the control store, else: tally rebuild {member.pipeline.name}",
+            )
         watermarks = [one.late_watermark for one in lacking] + [newest.clock.watermark]
         rows = self.inbox.rows(*member.place)
         member.open.restore([row.totals for row in rows if row.batch < first], watermarks[0])
