@@ -40,6 +40,8 @@ BATCH_EVERY = "*/5 * * * *"  # a demo's viewer has minutes, not the hours that t
 DRIVER_PATIENCE = 240.0
 PRODUCER_PATIENCE = 20.0  # a producer that is told to stop first delivers what it has sent
 PRESENT = timedelta(minutes=2)  # a window that began this lately is live, not of the producer's past
+# Seconds for the watch's last look: an interpreter that ends beneath a thread which loads a library may crash.
+LAST_LOOK = 60.0
 ROUNDS = 3  # of stopping; the second finds what was just being started, the third has nothing to do
 
 
@@ -88,6 +90,7 @@ class Demo:
             finally:
                 self.stopping.set()
                 self.take_down(worker)
+                watcher.join(timeout=LAST_LOOK)
         if self.failed:
             raise self.failed[0]
         return {

@@ -60,8 +60,11 @@ class Table:
 
 
 def warm() -> None:
-    """Begin to import what `check` needs, while a JVM works: it takes seconds."""
-    threading.Thread(target=import_module, args=("great_expectations.expectations",), daemon=True).start()
+    """Begin to import what `check` needs, while a JVM works: it takes seconds.
+
+    No daemon: an interpreter that ends beneath a thread which loads libraries may crash, so it waits for this one.
+    """
+    threading.Thread(target=import_module, args=("great_expectations.expectations",), name="warm").start()
 
 
 def check(pipeline: str, run: str, tables: Sequence[Table]) -> Checked:
