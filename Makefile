@@ -2,6 +2,8 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast down check bench faults lock clean
 BIN := .venv/bin
+# Tests start hundreds of processes: without bytecode each of them would compile all that it imports anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 help: ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 16
@@ -18,7 +20,7 @@ down: ## stop everything that runs for this TALLY_HOME, also after a crash
 test: setup ## every test, on a real Kafka, Spark and Airflow: three files at a time
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-test-fast: setup ## what needs no Kafka, Spark or Airflow of its own: three minutes, beside a change in hand
+test-fast: setup ## what needs no Kafka, Spark or Airflow of its own: under two minutes, beside a change in hand
 	@$(BIN)/python -m pytest -q --fast -n 2 --dist loadfile
 
 check: setup ## lint, format, types and floors, as CI has it first

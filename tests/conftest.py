@@ -105,7 +105,8 @@ def spark(home: Path) -> Iterator[SparkSession]:
 def collected() -> Iterator[None]:
     """After each file, Python lets go of the queries and frames that it still names in the Spark session's JVM."""
     yield
-    gc.collect()
+    if SparkSession.getActiveSession() is not None:
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

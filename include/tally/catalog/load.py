@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import ModuleType
 
 from tally.base.errors import DefinitionError, TallyError
 from tally.base.settings import settings
+from tally.catalog.as_written import AsWritten, importable
 from tally.catalog.fingerprint import fingerprint
 from tally.catalog.inert import check_inert
 from tally.catalog.purity import check_purity
@@ -18,7 +20,7 @@ from tally.catalog.spec import Catalogue, Pipeline, Topic
 
 read_from: list[Path] = []
 taken: list[Path] = []  # files that the definitions import from folders of the catalogue
-State = tuple[str, tuple[str, str], tuple[tuple[str, int, int], ...]]
+State = tuple[str, tuple[str, str], tuple[tuple[str, int, int, int], ...]]
 loaded: dict[State, Catalogue] = {}
 
 
@@ -39,11 +41,11 @@ def load(folder: Path | str) -> Catalogue:
     state = state_of(folder)
     if state not in loaded:
         loaded.clear()
-        found = read(folder)
+        fresh = read(folder)
         now = state_of(folder)
         if set(state[2]) <= set(now[2]):  # nothing was changed meanwhile; what was imported may have come to it
-            loaded[now] = found
-        return found
+            loaded[now] = fresh
+        return fresh
     return loaded[state]
 
 
@@ -54,33 +56,42 @@ def state_of(folder: Path) -> State:
     return (
         str(folder),
         (settings().skew, settings().spark_conf),
-        tuple((str(f), f.stat().st_mtime_ns, f.stat().st_size) for f in sorted(files)),
+        tuple(stamp(file) for file in sorted(files)),
     )
+
+
+def stamp(file: Path) -> tuple[str, int, int, int]:
+    """What changes with any writing of a file: a copy may keep the time of modification, but not that of change."""
+    now = file.stat()
+    return str(file), now.st_ctime_ns, now.st_mtime_ns, now.st_size
 
 
 def read(folder: Path) -> Catalogue:
     """Run the definition files with the folder importable, and gather what they bind."""
-    sys.path.insert(0, str(folder))
     try:
-        forget(folder)
-        check_inert(folder / "topics.py", folder)
-        topics = gather_topics(run(folder / "topics.py", "topics"))
-        pipelines, broken = dict[str, Pipeline](), dict[str, TallyError]()
-        for file in sorted(folder.glob("pipelines/*.py")):
-            if not file.name.startswith("_"):
-                try:
-                    check_inert(file, folder)
-                    pipelines[file.stem] = finished(the_pipeline(file, run(file, f"pipelines.{file.stem}")), folder)
-                except TallyError as fault:
-                    broken[file.stem] = fault
-        for pipeline in pipelines.values():
-            for topic in pipeline.reads:
-                topics.setdefault(topic.name, topic)
+        with importable(folder):
+            return declared(folder)
     finally:
-        sys.path.remove(str(folder))
-        files = [place(module) for module in list(sys.modules.values())]
-        taken[:] = [file for file in files if file.is_relative_to(folder)]
-        send_along(folder)
+        mine = modules_of(folder)
+        taken[:] = [Path(place(module)) for module in mine.values()]
+        send_along(mine)
+
+
+def declared(folder: Path) -> Catalogue:
+    forget(folder)
+    check_inert(folder / "topics.py", folder)
+    topics = gather_topics(run(folder / "topics.py", "topics"))
+    pipelines, broken = dict[str, Pipeline](), dict[str, TallyError]()
+    for file in sorted(folder.glob("pipelines/*.py")):
+        if not file.name.startswith("_"):
+            try:
+                check_inert(file, folder)
+                pipelines[file.stem] = finished(the_pipeline(file, run(file, f"pipelines.{file.stem}")), folder)
+            except TallyError as fault:
+                broken[file.stem] = fault
+    for pipeline in pipelines.values():
+        for topic in pipeline.reads:
+            topics.setdefault(topic.name, topic)
     return Catalogue(path=str(folder), topics=topics, pipelines=pipelines, broken=broken)
 
 
@@ -90,26 +101,30 @@ def finished(pipeline: Pipeline, folder: Path) -> Pipeline:
     return dataclasses.replace(pipeline, version=fingerprint(pipeline, folder))
 
 
-def place(module: ModuleType) -> Path:
+def place(module: ModuleType) -> str:
     """The file of a module, or the folder of one that has none."""
-    return Path(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), "/"))
+    return str(getattr(module, "__file__", None) or next(iter(getattr(module, "__path__", [])), "/"))
 
 
-def send_along(folder: Path) -> None:
+def modules_of(*folders: Path) -> dict[str, ModuleType]:
+    """What is imported from files below some folders; of thousands of modules, so no paths are made of them."""
+    below = tuple(f"{folder}{os.sep}" for folder in folders)
+    return {name: module for name, module in list(sys.modules.items()) if place(module).startswith(below)}
+
+
+def send_along(modules: dict[str, ModuleType]) -> None:
     """Have functions of the catalogue's files sent to Spark's workers as they are: nothing there can import them."""
     from pyspark import cloudpickle
 
-    for module in list(sys.modules.values()):
-        if place(module).is_relative_to(folder):
-            cloudpickle.register_pickle_by_value(module)
+    for module in modules.values():
+        cloudpickle.register_pickle_by_value(module)
 
 
 def forget(folder: Path) -> None:
     """Drop what another folder's files left in the module table under the same names."""
-    for name, module in list(sys.modules.items()):
-        mine = name in ("topics", "pipelines") or name.startswith("pipelines.")
-        if name != "__main__" and (mine or any(place(module).is_relative_to(other) for other in (folder, *read_from))):
-            del sys.modules[name]
+    ours = {name for name in sys.modules if name in ("topics", "pipelines") or name.startswith("pipelines.")}
+    for name in (ours | set(modules_of(folder, *read_from))) - {"__main__"}:
+        del sys.modules[name]
     read_from[:] = [folder]
     package = ModuleType("pipelines")
     package.__path__ = [str(folder / "pipelines")]
@@ -118,7 +133,7 @@ def forget(folder: Path) -> None:
 
 def run(file: Path, name: str) -> ModuleType:
     """Execute one definition file; whatever goes wrong in it is said with its own line."""
-    spec = importlib.util.spec_from_file_location(name, file)
+    spec = importlib.util.spec_from_file_location(name, file, loader=AsWritten(name, str(file)))
     if spec is None or spec.loader is None:
         raise DefinitionError("cannot be loaded", where=str(file))
     module = importlib.util.module_from_spec(spec)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 
 from tally.catalog.calls import Calls
@@ -51,12 +51,12 @@ class Source:
 
 def source(path: Path) -> Source:
     """A file as it now is; a file that cannot be parsed raises SyntaxError."""
-    return parsed(path, path.stat().st_mtime_ns)
+    return parsed(path, path.read_bytes())
 
 
-@cache
-def parsed(path: Path, changed_at: int) -> Source:
-    found = Source(path=path, body=tuple(statements(ast.parse(path.read_text(), str(path)).body)))
+@lru_cache(maxsize=4096)
+def parsed(path: Path, text: bytes) -> Source:
+    found = Source(path=path, body=tuple(statements(ast.parse(text, str(path)).body)))
     for at, node in enumerate(found.body):
         if isinstance(node, ast.ImportFrom) and node.names[0].name == WHOLE:
             found.stars.append(at)
