@@ -240,22 +240,31 @@ def shared(
 ) -> Streamed:
     """The same where a topic's pipelines share its stream: the slowest partition rules that is not silent.
 
-    `ends` has what each partition held when a micro-batch was read.
+    `ends` has what each partition held when a micro-batch was read. Of an id's copies within the lateness that are not
+    late, the first one that is read is taken.
     """
     out = Streamed(accepted=[[]], late=[set()])
     newest: dict[int, tuple[int, int]] = {}  # of each partition: event time, broker time
     mark, begun, placed = 0, 0, []
+    read_before: dict[int, list[int]] = defaultdict(list)  # id -> times
     for batch, held in zip(batches, ends, strict=True):
         out.watermarks.append(mark)
-        mine = [event for event in events if batch.holds(0, event)]
+        mine = sorted((event for event in events if batch.holds(0, event)), key=lambda event: event.place)
         for event in mine:
-            alive = [window for window in shape.windows(event.time) if window[1] > mark]
-            if len(alive) < len(shape.windows(event.time)):
-                out.late[0].add(event.place)
-            placed += [(window, event.key, event.amount) for window in alive]
-            out.accepted[0].append(event)
             before = newest.get(event.partition, (0, 0))
             newest[event.partition] = max(before[0], event.time), max(before[1], event.broker_time)
+            windows = shape.windows(event.time)
+            alive = [window for window in windows if window[1] > mark and (event.time > mark or not shape.unique)]
+            if len(alive) < len(windows):
+                out.late[0].add(event.place)
+            if shape.unique and alive:
+                copy = any(abs(time - event.time) <= shape.lateness[0] for time in read_before[event.id])
+                read_before[event.id].append(event.time)
+                if copy:
+                    continue
+            if alive or not shape.unique:
+                placed += [(window, event.key, event.amount) for window in alive]
+                out.accepted[0].append(event)
         if mine and not begun:
             begun = min(newest[partition][1] for partition in {event.partition for event in mine})
         if newest:

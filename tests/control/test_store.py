@@ -65,6 +65,7 @@ def test_a_store_of_an_older_version_gets_the_columns_it_lacks_and_keeps_its_row
         connection.execute(sa.text("ALTER TABLE incidents DROP COLUMN done"))
         connection.execute(sa.text("ALTER TABLE incidents DROP COLUMN told_at"))
         connection.execute(sa.text("ALTER TABLE desired DROP COLUMN restarts"))
+        connection.execute(sa.text("ALTER TABLE ledger DROP COLUMN ids"))
     engines.pop(str(store().url)).dispose()
     (row,) = incidents.opened("trips")
     assert (row.id, row.evidence, row.done, row.told_at) == (number, "no disk", "", 0)

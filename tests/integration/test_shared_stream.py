@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import oracle
@@ -16,7 +17,7 @@ import world as worlds
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from test_negative_controls import reconcile, states
-from world import MINUTE, World
+from world import MINUTE, SECOND, Record, World
 
 from tally.base.settings import settings
 from tally.control import streams, tables
@@ -25,7 +26,8 @@ from tally.speed import checkpoint
 from tally.speed.driver import Driver
 from tally.speed.shared.member import Member
 
-NAMES = ["tumbling_p", "hopping_p"]
+PLAIN, WITH_IDS = ["tumbling_p", "hopping_p"], ["tumbling_u", "hopping_u"]
+NAMES = [*PLAIN, *WITH_IDS]
 IDLE = MINUTE
 # Ends that tell most: the inbox has a micro-batch and no table has it; one table has it, and the other has not.
 ENDS = {"shared.after_taken:3", "shared.after_member:3"}
@@ -75,17 +77,32 @@ def told(world: World, name: str) -> oracle.Streamed:
     return oracle.shared(worlds.shape_of(name), world.truth(name)[0], batches, ends, IDLE)
 
 
-def check(world: World) -> None:
+def with_copies(records: list[Record], prefix: str) -> list[Record]:
+    """The records with more copies of ids: in the other partition, and nearer and further in time than the lateness."""
+    chance, found = random.Random(7), []
+    for record in records:
+        found.append(record)
+        if record.topic == f"{prefix}orders_u" and record.event and chance.random() < 0.2:
+            event = record.event
+            time = event["time"] + chance.choice([-300, -120, -110, 0, 110, 120, 121, 300]) * SECOND
+            body, event = worlds.order(event["id"], time, event["ref"], event["key"], event["amount"] + 1)
+            partition = chance.randrange(worlds.PARTITIONS)
+            found.append(Record(record.topic, partition, record.broker_time, body, event))
+    return found
+
+
+def check(world: World, names: Sequence[str] = NAMES) -> None:
     """Each pipeline's table is what the oracle says, and holds each offset's micro-batch in one commit."""
-    for name in NAMES:
+    for name in names:
         out, entries = told(world, name), world.ledger(name)
         assert [batch.batch for batch in entries] == list(range(len(entries)))
         assert [batch.late_watermark for batch in entries] == out.watermarks
         assert world.table("speed", name) == out.rows
         history = DeltaTable(world.path("speed", name)).history()
         assert sum("micro-batch" in commit.get("userMetadata", "") for commit in history) == len(entries)
-    one, other = (world.ledger(name) for name in NAMES)
-    assert [(b.batch, b.ranges, b.watermark) for b in one] == [(b.batch, b.ranges, b.watermark) for b in other]
+    for pair in (PLAIN, WITH_IDS):
+        one, other = (world.ledger(name) if name in names else [] for name in pair)
+        assert [(b.batch, b.ranges, b.watermark) for b in one] == [(b.batch, b.ranges, b.watermark) for b in other]
 
 
 def check_reconciles(world: World) -> None:
@@ -96,13 +113,14 @@ def check_reconciles(world: World) -> None:
         assert (found["unexplained"], found["verdict"]) == (0, "reconciled")
         assert found["events"] == dict(oracle.causes(shape, world.truth(name), out))
         assert found["events"]["late"] > 0, "a story without late events proves nothing"
+        assert name in PLAIN or found["events"]["duplicate"] > 0, "nor does one without copies"
         assert found["conservation"]["balanced"]
         assert set(states(world, name).values()) == {"sealed"}
 
 
 def test_both_layers_are_what_the_oracle_says_and_reconcile(shared: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A story in three rounds, each under a new driver and in micro-batches of another size."""
-    records = worlds.story(5, 160, shared.prefix, late=0.2)
+    records = with_copies(worlds.story(5, 160, shared.prefix, late=0.2), shared.prefix)
     third = len(records) // 3
     for at, size in enumerate((37, 90, 60)):
         monkeypatch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", str(size))
@@ -138,17 +156,31 @@ def test_a_driver_that_dies_goes_on_where_it_was(begun: World, failpoint: str) -
     check(begun)
 
 
-def test_one_that_joins_later_takes_first_what_it_missed_as_it_was_judged(begun: World) -> None:
-    first, second = NAMES
+@pytest.mark.parametrize("pair", [PLAIN, WITH_IDS], ids=["without ids", "with ids"])
+def test_one_that_joins_later_takes_first_what_it_missed_as_it_was_judged(begun: World, pair: list[str]) -> None:
+    first, second = pair
     begun.stream(first)
     assert begun.ledger(second) == []
-    begun.stream()
-    check(begun)
+    begun.stream(*pair)
+    check(begun, pair)
+
+
+def test_one_that_was_away_meets_the_ids_that_were_there_before_it_came_back(
+    shared: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", "40")
+    records, (first, second) = with_copies(worlds.story(9, 120, shared.prefix, late=0.2), shared.prefix), WITH_IDS
+    third = len(records) // 3
+    for at, names in enumerate((WITH_IDS, [first], WITH_IDS)):
+        shared.produce(records[at * third : (at + 1) * third if at < 2 else None])
+        shared.stream(*names)
+        assert (len(shared.ledger(second)) == len(shared.ledger(first))) is (at != 1)
+    check(shared, WITH_IDS)
 
 
 def test_one_whose_missing_micro_batches_nobody_knows_is_refused(begun: World) -> None:
     """Rather than go on with a hole: a control store that was made anew has the newest one only."""
-    first, second = NAMES
+    first, second = PLAIN
     begun.stream(first)
     with store().begin() as connection:
         connection.execute(
@@ -160,7 +192,7 @@ def test_one_whose_missing_micro_batches_nobody_knows_is_refused(begun: World) -
 
 
 def test_what_goes_wrong_for_one_pipeline_holds_up_no_other(begun: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = NAMES
+    first, second = PLAIN
     totals, times = Member.totals, []
 
     def fails(self: Member, *given: object) -> object:
@@ -170,19 +202,19 @@ def test_what_goes_wrong_for_one_pipeline_holds_up_no_other(begun: World, monkey
         return totals(self, *given)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Member, "totals", fails)
-    (failed,) = Driver(NAMES, until_caught_up=True).run()
+    (failed,) = Driver(PLAIN, until_caught_up=True).run()
     assert failed.pipeline == second and "a sum outgrew its type" in str(failed)
-    assert [len(begun.ledger(name)) for name in NAMES] == [len(times) - 3, 2]
+    assert [len(begun.ledger(name)) for name in PLAIN] == [len(times) - 3, 2]
     assert (streams.stream(first) or {})["state"] == "stopped" and (streams.stream(second) or {})["state"] == "failed"
     monkeypatch.undo()
     monkeypatch.setenv("TALLY_HOME", str(settings().home))
-    begun.stream()
-    check(begun)
+    begun.stream(*PLAIN)
+    check(begun, PLAIN)
 
 
 def test_a_stream_that_was_begun_keeps_its_way(begun: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the setting says later: totals of two ways in one table would not add up."""
-    first, second = NAMES
+    first, second = PLAIN
     begun.stream(first)
     monkeypatch.setenv("TALLY_SHARED", "false")
     begun.stream(first)

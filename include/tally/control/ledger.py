@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tally.lake import delta
 
 Ranges = dict[str, dict[int, tuple[int, int]]]
+# How a micro-batch told copies of an id apart: it held an id until its watermark passed that (Spark's own way), or took
+# for copies those that lie near one another in event time (a topic's shared stream).
+HELD, NEAR = "held", "near"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +38,7 @@ class MicroBatch:
     rows: int
     delta_version: int
     committed_at: int
+    ids: str = HELD
 
     def ends(self, topic: str) -> dict[int, int]:
         return {partition: to for partition, (_, to) in self.ranges.get(topic, {}).items()}
@@ -156,4 +160,5 @@ def from_commit(commit: delta.Commit) -> MicroBatch:
         rows=int(words.get("rows") or commit.metrics.get("numOutputRows") or 0),
         delta_version=commit.version,
         committed_at=commit.timestamp or now_ms(),
+        ids=words.get("ids", HELD),
     )

@@ -29,6 +29,7 @@ ledger = Table(
     Column("rows", BigInteger, nullable=False),
     Column("delta_version", BigInteger, nullable=False),
     Column("committed_at", BigInteger, nullable=False),
+    Column("ids", String(8), nullable=False, server_default="held"),  # how copies of an id were told apart
 )
 
 # One row an archive commit: what its words say, as of the newest contract. The words are the truth.

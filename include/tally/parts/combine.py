@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -13,12 +15,20 @@ from tally.kinds import kind_of
 from tally.parts.rules import Refusal, refusal
 from tally.parts.split import Split, split
 
+# Types of ids that the driver tells apart as Spark does.
+IDS = re.compile(r"TINYINT|SMALLINT|INT|INTEGER|BIGINT|LONG|STRING|BINARY|DECIMAL(\(.*\))?")
+
 
 def combinable(pipeline: Pipeline, spark: SparkSession) -> Split | Refusal:
     """A good definition's function in two, or why the pipeline needs a query of its own."""
     kind = kind_of(pipeline)
     if kind.alone:
         return Refusal(pipeline=pipeline.name, reason=kind.alone, where=pipeline.where)
+    for topic in pipeline.reads:
+        strange = [field.type for field in topic.schema if field.name == topic.unique and not IDS.fullmatch(field.type)]
+        if strange:
+            apart = f"ids of type {strange[0]} are told apart in a query of its own"
+            return Refusal(pipeline=pipeline.name, reason=apart, where=pipeline.where)
     given = kind.empty(spark)
     out = pipeline.function(*given)
     refused = refusal(plan_of(out, given), given, pipeline)

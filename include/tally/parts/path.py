@@ -27,8 +27,5 @@ class StreamPath:
 
 def path_of(pipeline: Pipeline) -> StreamPath:
     """The path of a good definition, by its topics and its function's plan."""
-    if any(topic.unique for topic in pipeline.reads):
-        reason = "its events have ids, and of two with one id the second is dropped in a query of its own"
-        return StreamPath(own=Refusal(pipeline=pipeline.name, reason=reason, where=pipeline.where))
     found = combinable(pipeline, session("tally-check", brief=True))
     return StreamPath(own=found if isinstance(found, Refusal) else None)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tally.base.errors import AnswerIsNo
 from tally.base.settings import settings
-from tally.control.ledger import Ranges
+from tally.control.ledger import HELD, Ranges
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +21,7 @@ class Planned:
     ranges: Ranges
     late_watermark: int
     watermark: int
+    ids: str = HELD
 
 
 # In the folder of a generation that shares its topic's stream: the topic's name.

@@ -123,6 +123,7 @@ def as_words(plan: checkpoint.Planned, pipeline: Pipeline, generation: int) -> d
         "ranges": plan.ranges,
         "late_watermark": plan.late_watermark,
         "watermark": plan.watermark,
+        "ids": plan.ids,
     }
 
 

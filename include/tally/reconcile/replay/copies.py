@@ -15,6 +15,7 @@ import pyarrow as pa
 from tally.base.duration import millis
 from tally.catalog.ranges import Range, merge
 from tally.catalog.spec import Topic
+from tally.control.ledger import NEAR
 from tally.lake import delta
 from tally.reconcile.cut import Cut
 from tally.reconcile.replay import holders
@@ -36,7 +37,12 @@ def around(cut: Cut, topic: Topic, ranges: Sequence[Range]) -> list[Range]:
 
 
 def held(cut: Cut, topic: Topic, ranges: Sequence[Range]) -> Iterator[Range]:
-    """For the micro-batches that took events of these times: the times of which the stream may have held ids then."""
+    """For the micro-batches that took events of these times: the times of which the stream may have held ids then.
+
+    Of a shared stream, none: of its copies only those decide that lie nearby.
+    """
+    if all(batch.ids == NEAR for batch in cut.batches):
+        return
     reach = millis(topic.lateness)
     late = np.array([batch.late_watermark for batch in cut.batches], dtype="int64")
     # What a micro-batch saw shows in the next one's watermark.

@@ -11,6 +11,7 @@ import numpy as np
 from tally.base.duration import millis
 from tally.catalog.ranges import merge
 from tally.catalog.spec import Topic
+from tally.control.ledger import NEAR
 from tally.reconcile.cut import Cut
 
 GAP, UNREAD = -1, -2
@@ -79,20 +80,25 @@ def late_marks(cut: Cut) -> Numbers:
 def repeated(cut: Cut, topic: Topic) -> Callable[[Iterable[Held]], list[tuple[int, int, bool]]]:
     """A function of the accepted copies of one id -> partition and offset of each, and whether the stream left it out.
 
-    The first copy holds an id until the watermark passes its time + lateness.
+    The first copy holds an id until the watermark passes its time + lateness; in a shared stream, each copy those that
+    are read after it and lie within the lateness of it.
     """
     delay, ends = millis(topic.lateness) * 1000, [batch.watermark * 1000 for batch in cut.batches]
     read: list[Mapping[int, int]] = [
         {p: at for at, p in enumerate(batch.ranges.get(topic.name, {}))} for batch in cut.batches
     ]
 
+    near = [batch.ids == NEAR for batch in cut.batches]
+
     def follow(copies: Iterable[Held]) -> list[tuple[int, int, bool]]:
-        found, free_from = [], -1
-        # As Spark met them.
+        found, free_from, times = [], -1, list[int]()
+        # As the stream met them.
         for index, partition, offset, time in sorted(
             copies, key=lambda copy: (copy[0], read[copy[0]][copy[1]], copy[2])
         ):
-            found.append((partition, offset, index < free_from))
+            again = any(abs(time - other) <= delay for other in times) if near[index] else index < free_from
+            found.append((partition, offset, again))
+            times.append(time)
             if index >= free_from:
                 free_from = max(index, bisect_left(ends, time + delay)) + 1
         return found

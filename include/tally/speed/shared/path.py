@@ -40,7 +40,7 @@ def sharing(spark: SparkSession, pipeline: Pipeline) -> Split | None:
 
 
 def begins_shared(pipeline: Pipeline, own: Path) -> bool:
-    """Whether a stream that has yet to begin is to share; ids are told apart by a query of each pipeline's own."""
-    if not settings().shared or "://" in settings().checkpoint_root or any(topic.unique for topic in pipeline.reads):
+    """Whether a stream that has yet to begin is to share."""
+    if not settings().shared or "://" in settings().checkpoint_root:
         return False
     return not own.exists() and ledger.newest(pipeline.name, pipeline.version) is None

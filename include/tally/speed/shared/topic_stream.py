@@ -19,7 +19,6 @@ from typing import Any
 import pyarrow as pa
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from tally.base.duration import millis, parse_duration
@@ -28,27 +27,27 @@ from tally.base.failpoints import failpoint
 from tally.base.settings import settings
 from tally.catalog.spec import Topic
 from tally.control import leases, ledger, streams
-from tally.control.ledger import Ranges
+from tally.control.ledger import NEAR, Ranges
 from tally.control.store import now_ms
 from tally.parts import Split
 from tally.sources import kafka, ranges_source
-from tally.sources.frames import bounded_records
-from tally.sources.records.decode import decode
 from tally.speed import checkpoint, commit
 from tally.speed.progress import Gain
-from tally.speed.shared.clock import Clock, Seen
+from tally.speed.shared import events
+from tally.speed.shared.clock import Clock
+from tally.speed.shared.ids import Ids
 from tally.speed.shared.inbox import FOLD_EVERY, Inbox, Taken
 from tally.speed.shared.member import Applied, Member
+from tally.speed.shared.missed import GENERATION, Missed, ledger_place
 from tally.speed.upkeep.keeper import Keeper
 
 log = logging.getLogger(__name__)
-GENERATION = 1
 # Pipelines of a micro-batch at a time: while one is planned on one core, another one's job runs on the other. More of
 # them would each be slower.
 AT_ONCE = 2
-# Under this name and version the ledger has the micro-batches of a topic's stream.
-VERSION = "shared"
 Totals = dict[tuple[str, str], pa.Table]
+# Among the pipelines' totals the inbox has, under this name, the ids that each micro-batch brought.
+IDS = ("", "ids")
 
 
 class TopicStream:
@@ -64,21 +63,26 @@ class TopicStream:
         self.left = False
         self.gain = Gain()
         self.turn = threading.Lock()  # held while a micro-batch is taken, and while the members change
+        self.missed = Missed(keeper.spark, topic, self.inbox)
         self.repair()
+        self.ids = self.remembered()
 
     @property
     def spark(self) -> SparkSession:
         return self.keeper.spark
 
-    @property
-    def place(self) -> tuple[str, str]:
-        return f"topic {self.topic.name}", VERSION
-
     def repair(self) -> None:
         """Have the newest micro-batch in the ledger: a driver may have been killed before it told of it."""
-        newest, known = self.inbox.newest(), ledger.newest(*self.place)
+        newest, known = self.inbox.newest(), ledger.newest(*ledger_place(self.topic))
         if newest is not None and (known is None or known.batch < newest.batch):
             self.record(newest)
+
+    def remembered(self) -> Ids | None:
+        """The ids that the inbox has of the micro-batches so far, where the topic's events have any."""
+        newest, ids = self.inbox.newest(), Ids(millis(self.topic.lateness))
+        if self.topic.unique and newest is not None:
+            ids.restore((row.totals for row in self.inbox.rows(*IDS)), newest.clock.watermark)
+        return ids if self.topic.unique else None
 
     # Who takes part.
 
@@ -86,7 +90,7 @@ class TopicStream:
         """Let a pipeline take part from the next micro-batch on; what it has missed it takes first."""
         member = Member(self, target, split, applied)
         with self.turn:
-            self.catch_up(member)
+            self.missed.catch_up(member)
             self.members = [*self.members, member]
         return member
 
@@ -130,7 +134,7 @@ class TopicStream:
         )
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.topic.name)
         pace: dict[str, Any] = {"processingTime": f"{run.trigger_seconds} seconds"}
-        writer = ranges.writeStream.queryName(self.place[0]).option("checkpointLocation", self.root)
+        writer = ranges.writeStream.queryName(ledger_place(self.topic)[0]).option("checkpointLocation", self.root)
         writer = writer.trigger(availableNow=True) if self.until_caught_up else writer.trigger(**pace)
         return writer.foreachBatch(self.apply).start()
 
@@ -171,19 +175,22 @@ class TopicStream:
         if before is not None and before.batch == batch:
             return before, {}  # each takes from the inbox what its table lacks
         check_follows(self.topic, before, batch)
-        ranges = checkpoint.planned(self.root, batch, [self.topic.name]).ranges
+        ranges = read_in_order(checkpoint.planned(self.root, batch, [self.topic.name]).ranges)
         clock = before.clock if before is not None else Clock()
-        events = self.events(ranges).persist()
-        try:
-            after = clock.after(self.seen(events), self.waiting(ranges), millis(self.topic.lateness), idle_ms())
-            valid, totals = events.where(F.col("_reason").isNull()), Totals()
-            self.each(members, lambda one: self.total(one, valid, clock, totals))
-        finally:
-            events.unpersist()
+        totals = Totals()
+        with events.valid(self.spark, self.topic, ranges[self.topic.name]) as valid:
+            found = events.judged(valid, self.topic, self.ids, clock.watermark)
+            after = clock.after(found.seen, self.waiting(ranges), millis(self.topic.lateness), idle_ms())
+            self.each(members, lambda one: self.total(one, found.taken, clock, totals))
+        if found.brought is not None:
+            totals[IDS] = found.brought
         taken = Taken(generation=GENERATION, batch=batch, ranges=ranges, late_watermark=clock.watermark, clock=after)
         for member in members:
             leases.check(member.target.lease)
         self.inbox.take(taken, totals)
+        if self.ids is not None:
+            self.ids.put(totals[IDS])
+            self.ids.forget(taken.clock.watermark)
         self.record(taken)
         return taken, totals
 
@@ -193,7 +200,7 @@ class TopicStream:
     def write(self, member: Member, totals: pa.Table | None, taken: Taken) -> None:
         """A member's rows of a micro-batch that the inbox has; whoever lacks more than that takes all it lacks."""
         if totals is None:
-            self.catch_up(member)
+            self.missed.catch_up(member)
             return
         member.take(self.spark, totals, planned(taken), taken.clock.watermark)
         self.keeper.after(member.pipeline, taken.batch, member.target.lease)
@@ -214,57 +221,15 @@ class TopicStream:
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="member") as pool:
             list(pool.map(inherited, members))
 
-    def catch_up(self, member: Member) -> None:
-        """Take for one pipeline what its table lacks of the topic's micro-batches, each as it was judged.
-
-        What the inbox has of them stands; the rest is read again.
-        """
-        newest = self.inbox.newest()
-        if newest is None:
-            return
-        known = ledger.newest(*member.place)
-        first = known.batch + 1 if known is not None else 0
-        lacking = ledger.read(*self.place, GENERATION, first, newest.batch)
-        if len(lacking) != newest.batch + 1 - first:
-            raise AnswerIsNo(
-                f"it lacks micro-batches {first} to {newest.batch} of topic {self.topic.name}, "
-                "and the ledger does not know all of them",
-                pipeline=member.pipeline.name,
-                field="ledger",
-                cure=f"put back the control store, else: tally rebuild {member.pipeline.name}",
-            )
-        watermarks = [one.late_watermark for one in lacking] + [newest.clock.watermark]
-        rows = self.inbox.rows(*member.place)
-        member.open.restore([row.totals for row in rows if row.batch < first], watermarks[0])
-        there = {row.batch: row.totals for row in rows}
-        for one, watermark in zip(lacking, watermarks[1:], strict=True):
-            totals = there.get(one.batch)
-            if totals is None:
-                valid = self.events(one.ranges).where(F.col("_reason").isNull())
-                totals = member.totals(self.spark, valid, one.late_watermark)
-                self.inbox.take_late(newest, one.batch, member.place, totals)
-            member.take(self.spark, totals, planned_again(one), watermark)
-
     def record(self, taken: Taken) -> None:
         """Tell the ledger of a micro-batch of the topic."""
-        name, version = self.place
+        name, version = ledger_place(self.topic)
         entry = ledger.MicroBatch(
             pipeline=name, version=version, generation=taken.generation, batch=taken.batch, ranges=taken.ranges,
             late_watermark=taken.late_watermark, watermark=taken.clock.watermark, rows=0, delta_version=-1,
-            committed_at=now_ms(),
+            committed_at=now_ms(), ids=NEAR,
         )  # fmt: skip
         ledger.record([entry])
-
-    def events(self, ranges: Ranges) -> DataFrame:
-        """The records of ranges, decoded."""
-        raw = bounded_records(self.spark, self.topic, ranges[self.topic.name])
-        return decode(raw, self.topic).select(*self.topic.columns, "_partition", "_broker_time", "_reason")
-
-    def seen(self, events: DataFrame) -> dict[int, Seen]:
-        """The newest event time and broker time among the valid events of each partition that has one."""
-        valid = events.where(F.col("_reason").isNull())
-        times = F.max(F.unix_millis(self.topic.event_time)), F.max(F.unix_millis("_broker_time"))
-        return {row[0]: Seen(event=row[1], record=row[2]) for row in valid.groupBy("_partition").agg(*times).collect()}
 
     def waiting(self, ranges: Ranges) -> dict[int, int]:
         """How much Kafka holds of each partition past a micro-batch."""
@@ -274,22 +239,25 @@ class TopicStream:
     def fold(self, taken: Taken, members: Sequence[Member]) -> None:
         """Keep in the inbox one row of each pipeline, with its open groups."""
         wholes = {one.place: one.open.totals for one in members if one.error is None and one.open.totals is not None}
+        if self.ids is not None:
+            wholes[IDS] = self.ids.held()
         self.inbox.fold(taken, wholes)
 
 
 def planned(taken: Taken) -> checkpoint.Planned:
+    """A micro-batch as a member's commit tells of it."""
     return checkpoint.Planned(
         batch=taken.batch,
         ranges=taken.ranges,
         late_watermark=taken.late_watermark,
         watermark=taken.clock.watermark,
+        ids=NEAR,
     )
 
 
-def planned_again(entry: ledger.MicroBatch) -> checkpoint.Planned:
-    return checkpoint.Planned(
-        batch=entry.batch, ranges=entry.ranges, late_watermark=entry.late_watermark, watermark=entry.watermark
-    )
+def read_in_order(ranges: Ranges) -> Ranges:
+    """Ranges with the partitions in the order of their numbers: of two copies of an id, the first one stays."""
+    return {topic: dict(sorted(parts.items())) for topic, parts in ranges.items()}
 
 
 def check_follows(topic: Topic, before: Taken | None, batch: int) -> None:

@@ -31,6 +31,7 @@ COLUMNS = {
     "rows": "BIGINT",
     "delta_version": "BIGINT",
     "committed_at": "BIGINT",
+    "ids": "STRING",
 }
 
 
@@ -80,7 +81,7 @@ def write(spark: SparkSession, pipeline: Pipeline, kept: list[MicroBatch], told:
     frame = spark.createDataFrame(texts, ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())).coalesce(1)
     failpoint("speed.before_keeping")
     words = delta.words("ledger", **asdict(told))
-    tables.append(frame, path(pipeline), words)
+    tables.append(frame, path(pipeline), words, mergeSchema="true")  # of an older table, a column is missing
     failpoint("speed.after_keeping")
 
 
@@ -96,7 +97,8 @@ def parts(pipeline: Pipeline) -> Iterator[list[MicroBatch]]:
         for row in some.to_pylist():
             if (row["generation"], row["batch"]) != last:
                 place = {"pipeline": pipeline.name, "version": pipeline.version}
-                found.append(ledger.from_row({**row, **place, "ranges": json.loads(row["ranges"])}))
+                told = {"ranges": json.loads(row["ranges"]), "ids": row.get("ids") or ledger.HELD}
+                found.append(ledger.from_row({**row, **place, **told}))
             last = (row["generation"], row["batch"])
         yield found
 

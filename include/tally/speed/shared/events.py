@@ -1,0 +1,91 @@
+"""The valid events of a topic's micro-batch, and which of them its stream takes: where they have ids, each once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tally.catalog.spec import Topic
+from tally.control.ledger import MicroBatch
+from tally.sources.frames import bounded_records
+from tally.sources.records.decode import decode
+from tally.speed.shared.clock import Seen
+from tally.speed.shared.ids import Ids
+
+PLACE = ("_partition", "_offset")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """The events that the stream takes, what was seen of all, and the ids among them that are to be remembered."""
+
+    taken: DataFrame
+    seen: dict[int, Seen]
+    brought: pa.Table | None = None
+
+
+@contextmanager
+def valid(spark: SparkSession, topic: Topic, ranges: Mapping[int, tuple[int, int]]) -> Iterator[DataFrame]:
+    """The valid events of ranges of offsets, decoded once for all that is made of them."""
+    decoded = decode(bounded_records(spark, topic, ranges), topic).where(F.col("_reason").isNull())
+    events = decoded.select(*topic.columns, *PLACE, "_broker_time").persist()
+    try:
+        yield events
+    finally:
+        events.unpersist()
+
+
+def judged(events: DataFrame, topic: Topic, ids: Ids | None, late_watermark: int) -> Judged:
+    """A micro-batch's events by the watermark before it; without ids, its windows decide what is late."""
+    if ids is None:
+        return Judged(taken=events, seen=seen(events, topic))
+    found = identified(events, topic)
+    left_out, brought = ids.told_apart(found, late_watermark)
+    times = found.group_by("_partition").aggregate([("_time", "max"), ("_arrived", "max")]).to_pylist()
+    return Judged(
+        taken=without(events, left_out),
+        seen={row["_partition"]: Seen(event=row["_time_max"] // 1000, record=row["_arrived_max"]) for row in times},
+        brought=brought,
+    )
+
+
+def seen(events: DataFrame, topic: Topic) -> dict[int, Seen]:
+    """The newest event time and broker time among the events of each partition that has one."""
+    times = F.max(F.unix_millis(topic.event_time)), F.max(F.unix_millis("_broker_time"))
+    return {row[0]: Seen(event=row[1], record=row[2]) for row in events.groupBy("_partition").agg(*times).collect()}
+
+
+def identified(events: DataFrame, topic: Topic) -> pa.Table:
+    """What tells events apart: their place, `_id`, `_time` (microseconds) and `_arrived` (milliseconds)."""
+    assert topic.unique
+    return events.select(
+        *PLACE,
+        F.col(topic.unique).alias("_id"),
+        F.unix_micros(topic.event_time).alias("_time"),
+        F.unix_millis("_broker_time").alias("_arrived"),
+    ).toArrow()
+
+
+def without(events: DataFrame, places: pa.Table) -> DataFrame:
+    """All events but those at these places, which are data: a plan that named them would be compiled each time."""
+    if not places.num_rows:
+        return events
+    left_out = events.sparkSession.createDataFrame(places)
+    return events.join(F.broadcast(left_out), [*PLACE], "left_anti")
+
+
+def remembered(found: pa.Table, batches: Iterable[MicroBatch], topic: str) -> pa.Table:
+    """Of identified events those that were not late in the micro-batch that held them, as ids are remembered."""
+    kept = np.zeros(found.num_rows, dtype=bool)
+    partitions, offsets, times = (found[name].to_numpy() for name in (*PLACE, "_time"))
+    for batch in batches:
+        for partition, (start, to) in batch.ranges[topic].items():
+            held = (partitions == partition) & (offsets >= start) & (offsets < to)
+            kept |= held & (times > batch.late_watermark * 1000)
+    return found.filter(pa.array(kept)).select(["_id", "_time"])

@@ -1,0 +1,115 @@
+"""Of an id's copies near in time the one that is read first stays, whatever the micro-batches and whenever one ends."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+from tally.speed.shared.ids import Ids
+
+MINUTE = 60_000
+LATENESS = 2 * MINUTE
+Place = tuple[int, int]
+
+
+def events(*rows: tuple[int, int, object, int]) -> pa.Table:
+    """(partition, offset, id, milliseconds)."""
+    columns = list(zip(*rows, strict=True)) or [[], [], [], []]
+    kind = pa.string() if rows and isinstance(rows[0][2], str) else pa.int64()
+    return pa.table(
+        {
+            "_partition": pa.array(columns[0], pa.int32()),
+            "_offset": pa.array(columns[1], pa.int64()),
+            "_id": pa.array(columns[2], kind),
+            "_time": pa.array([time * 1000 for time in columns[3]], pa.int64()),
+        }
+    )
+
+
+def left_out(ids: Ids, table: pa.Table, watermark: int = 0) -> set[Place]:
+    out, seen = ids.told_apart(table, watermark)
+    ids.put(seen)
+    return {(row["_partition"], row["_offset"]) for row in out.to_pylist()}
+
+
+def test_within_a_micro_batch_the_lower_partition_and_offset_is_read_first() -> None:
+    assert left_out(Ids(LATENESS), events((1, 0, "a", 5), (0, 9, "a", 6), (0, 3, "a", 7))) == {(1, 0), (0, 9)}
+
+
+def test_of_a_later_micro_batch_copies_are_left_out() -> None:
+    ids = Ids(LATENESS)
+    assert left_out(ids, events((0, 0, 7, 10))) == set()
+    assert left_out(ids, events((0, 1, 7, 10), (0, 2, 8, 10))) == {(0, 1)}
+
+
+@pytest.mark.parametrize(("apart", "copy"), [(LATENESS, True), (LATENESS + 1, False)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_further_apart_than_the_lateness_are_two_events(apart: int, copy: bool, sign: int) -> None:
+    ids, time = Ids(LATENESS), 10 * LATENESS
+    left_out(ids, events((0, 0, 7, time)))
+    assert bool(left_out(ids, events((0, 1, 7, time + sign * apart)))) is copy
+
+
+def test_a_copy_of_one_that_was_left_out_is_left_out_too() -> None:
+    """So that nothing but an event's neighbours decide what becomes of it."""
+    ids, step = Ids(LATENESS), LATENESS - 1
+    left_out(ids, events((0, 0, 7, 0), (0, 1, 7, step)))
+    assert left_out(ids, events((0, 2, 7, 2 * step))) == {(0, 2)}
+
+
+def test_late_ones_are_left_out_and_make_no_other_a_copy() -> None:
+    ids = Ids(LATENESS)
+    assert left_out(ids, events((0, 0, 7, 100), (0, 1, 7, 101)), watermark=100) == {(0, 0)}
+
+
+def test_what_is_over_is_forgotten() -> None:
+    ids = Ids(LATENESS)
+    ids.put(events((0, 0, 7, 10 * MINUTE), (0, 1, 8, 20 * MINUTE)).select(["_id", "_time"]))
+    ids.forget(12 * MINUTE - 1)
+    assert set(ids.times) == {7, 8}
+    ids.forget(20 * MINUTE)
+    assert ids.times == {8: (20 * MINUTE * 1000,)}
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.int64(), pa.string(), pa.decimal128(25, 2), pa.timestamp("us", "UTC"), pa.binary()]
+)
+def test_all_that_is_held_can_be_restored(kind: pa.DataType) -> None:
+    ids, again = Ids(LATENESS), Ids(LATENESS)
+    values = (
+        pa.array([b"1", b"2"], pa.binary())
+        if kind == pa.binary()
+        else pa.array([1, 2], pa.int64()).cast(kind, safe=False)
+    )
+    ids.put(pa.table({"_id": values, "_time": [5, 6]}))
+    again.restore([ids.held()], 0)
+    assert again.times == ids.times and len(again.times) == 2
+    assert again.held() == ids.held() and again.held().schema.field("_id").type == kind
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_same_is_left_out_whatever_is_forgotten_and_restored(seed: int) -> None:
+    """Against the rule as it is said, over all copies; the watermark lags as it likes, and never falls."""
+    rng = random.Random(seed)
+    ids, watermark, offset, read = Ids(LATENESS), 0, 0, list[tuple[object, int]]()
+    for _ in range(30):
+        rows = []
+        for _ in range(rng.randrange(8)):
+            rows.append((0, offset, rng.randrange(4), max(0, watermark + rng.randrange(-2, 8) * MINUTE)))
+            offset += 1
+        expected = set()
+        for _, place, one, time in rows:
+            late = time <= watermark
+            near = any(other == one and abs(at - time) <= LATENESS for other, at in read)
+            if late or near:
+                expected.add((0, place))
+            if not late:
+                read.append((one, time))
+        assert left_out(ids, events(*rows), watermark) == expected
+        watermark += rng.choice([0, 0, 1, MINUTE // 2, 3 * MINUTE])
+        ids.forget(watermark)
+        if rng.random() < 0.2:
+            kept, ids = ids.held(), Ids(LATENESS)
+            ids.restore([kept], watermark)
