@@ -78,11 +78,18 @@ class Template:
 
         One that is missing or of another type is an error: Spark would take its bytes for what the plan knows.
         """
+        return self.on(self.leaf(frame))
+
+    def leaf(self, frame: DataFrame) -> Any:
+        """The plan of such a frame as the leaf: it will do for all templates over the same given frame."""
         there = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
         for name, kind in self.types.items():
             if there.get(name) != kind:
                 raise ValueError(f"column {name} is {there.get(name, 'not there')}, and was {kind}")
-        return frame_of(on_top(self.above, renamed(frame, self.columns)), self.spark)
+        return renamed(frame, self.columns)
+
+    def on(self, leaf: Any) -> DataFrame:
+        return frame_of(on_top(self.above, leaf), self.spark)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,6 +19,8 @@ from tally.speed.shared.clock import Seen
 from tally.speed.shared.ids import Ids
 
 PLACE = ("_partition", "_offset")
+# Up to so many offsets a micro-batch is one partition: what each pipeline makes of it takes one task, and no exchange.
+SMALL = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,7 @@ class Judged:
     """The events that the stream takes, what was seen of all, and the ids among them that are to be remembered."""
 
     taken: DataFrame
+    small: bool
     seen: dict[int, Seen]
     brought: pa.Table | None = None
 
@@ -34,22 +37,30 @@ class Judged:
 def valid(spark: SparkSession, topic: Topic, ranges: Mapping[int, tuple[int, int]]) -> Iterator[DataFrame]:
     """The valid events of ranges of offsets, decoded once for all that is made of them."""
     decoded = decode(bounded_records(spark, topic, ranges), topic).where(F.col("_reason").isNull())
-    events = decoded.select(*topic.columns, *PLACE, "_broker_time").persist()
+    events = decoded.select(*topic.columns, *PLACE, "_broker_time")
+    events = (events.coalesce(1) if is_small(ranges) else events).persist()
     try:
         yield events
     finally:
         events.unpersist()
 
 
-def judged(events: DataFrame, topic: Topic, ids: Ids | None, late_watermark: int) -> Judged:
-    """A micro-batch's events by the watermark before it; without ids, its windows decide what is late."""
+def is_small(ranges: Mapping[int, tuple[int, int]]) -> bool:
+    return sum(to - start for start, to in ranges.values()) <= SMALL
+
+
+def judged(
+    events: DataFrame, topic: Topic, ranges: Mapping[int, tuple[int, int]], ids: Ids | None, late_watermark: int
+) -> Judged:
+    """The events of a micro-batch by the watermark before it; without ids, its windows decide what is late."""
     if ids is None:
-        return Judged(taken=events, seen=seen(events, topic))
+        return Judged(taken=events, small=is_small(ranges), seen=seen(events, topic))
     found = identified(events, topic)
     left_out, brought = ids.told_apart(found, late_watermark)
     times = found.group_by("_partition").aggregate([("_time", "max"), ("_arrived", "max")]).to_pylist()
     return Judged(
         taken=without(events, left_out),
+        small=is_small(ranges),
         seen={row["_partition"]: Seen(event=row["_time_max"] // 1000, record=row["_arrived_max"]) for row in times},
         brought=brought,
     )

@@ -15,8 +15,10 @@ from pyspark.sql.types import StructType
 from tally.catalog.spec import Pipeline
 from tally.control.ledger import MicroBatch
 from tally.kinds import kind_of
+from tally.lake.inside_spark import Template
 from tally.parts import Split
 from tally.speed import checkpoint, commit
+from tally.speed.shared.events import Judged
 from tally.speed.shared.open_windows import OpenWindows, open_ones
 
 # Up to so many open groups all are sent to Spark with each micro-batch: one job instead of two. Beyond that, to send
@@ -42,8 +44,13 @@ class Stream(Protocol):
 class Member:
     """A pipeline's part in a topic's stream; for whoever watches it, a running query like any other."""
 
-    def __init__(self, stream: Stream, target: commit.Target, split: Split, applied: Applied) -> None:
+    def __init__(self, stream: Stream, target: commit.Target, split: Split, applied: Applied, shape: DataFrame) -> None:
         self.stream, self.target, self.split, self.applied = stream, target, split, applied
+        kind, spark = kind_of(target.pipeline), shape.sparkSession
+        (given,), none = kind.bounded([shape]), spark.createDataFrame([], split.schema)
+        # Planned once: over a micro-batch's events, which are of this shape, and over totals.
+        self.taking = Template.of(split.parts(given), shape)
+        self.finishing = Template.of(kind.flattened(split.finished(none)), none)
         self.open = OpenWindows(split.groups, window_of(split))
         self.table = DeltaTable(commit.path(target.pipeline))
         self.error: Exception | None = None
@@ -59,14 +66,14 @@ class Member:
 
     # What a micro-batch comes to.
 
-    def totals(self, spark: SparkSession, events: DataFrame, late_watermark: int) -> pa.Table:
-        """The groups that a micro-batch's valid events change, with all that is in them now; late ones change none."""
-        (frame,) = kind_of(self.pipeline).bounded([events.select(*self.pipeline.reads[0].columns)])
-        parts, held = self.split.parts(frame), self.open.totals
+    def totals(self, spark: SparkSession, found: Judged, late_watermark: int) -> pa.Table:
+        """The groups that the events of a micro-batch change, with all that is in them now; late ones change none."""
+        parts, held = self.taking.over(found.taken), self.open.totals
         if held is None or not held.num_rows:
             return open_ones(self.gathered(parts), self.open.window, late_watermark)
         if held.num_rows <= TOGETHER:
-            both = self.split.added(parts.unionByName(spark.createDataFrame(held, self.split.schema)))
+            both = parts.union(spark.createDataFrame(held, self.split.schema))
+            both = self.split.added(both.coalesce(1) if found.small else both)
             return self.open.changed(open_ones(self.gathered(both), self.open.window, late_watermark))
         new = open_ones(self.gathered(parts), self.open.window, late_watermark)
         both = spark.createDataFrame(pa.concat_tables([new, self.open.of(new)]), self.split.schema)
@@ -78,8 +85,7 @@ class Member:
 
     def take(self, spark: SparkSession, totals: pa.Table, plan: checkpoint.Planned, watermark: int) -> None:
         """Hold these totals, and append the rows of their groups to the pipeline's table."""
-        rows = self.split.finished(spark.createDataFrame(totals, self.split.schema))
-        flat = kind_of(self.pipeline).flattened(rows)
+        flat = self.finishing.over(spark.createDataFrame(totals, self.split.schema))
         self.applied(commit.append_arrow(flat.toArrow(), plan, self.target, self.table))
         self.open.put(totals)
         self.open.close(watermark)

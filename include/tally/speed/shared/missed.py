@@ -57,11 +57,12 @@ class Missed:
 
     def totals_again(self, member: Member, one: MicroBatch, ids: Ids | None) -> pa.Table:
         """What an earlier micro-batch comes to for a pipeline, by the watermark and the ids that judged it."""
-        with events.valid(self.spark, self.topic, one.ranges[self.topic.name]) as valid:
-            found = events.judged(valid, self.topic, ids, one.late_watermark)
+        ranges = one.ranges[self.topic.name]
+        with events.valid(self.spark, self.topic, ranges) as valid:
+            found = events.judged(valid, self.topic, ranges, ids, one.late_watermark)
             if ids is not None:
                 ids.put(found.brought)
-            return member.totals(self.spark, found.taken, one.late_watermark)
+            return member.totals(self.spark, found, one.late_watermark)
 
     def ids_before(self, one: MicroBatch, member: Member) -> Ids | None:
         """The ids of which an earlier micro-batch may hold copies, read again from where the first of them can lie."""

@@ -63,6 +63,7 @@ class TopicStream:
         self.left = False
         self.gain = Gain()
         self.turn = threading.Lock()  # held while a micro-batch is taken, and while the members change
+        self.shape = keeper.spark.createDataFrame([], topic.ddl)
         self.missed = Missed(keeper.spark, topic, self.inbox)
         self.repair()
         self.ids = self.remembered()
@@ -88,7 +89,7 @@ class TopicStream:
 
     def join(self, target: commit.Target, split: Split, applied: Applied) -> Member:
         """Let a pipeline take part from the next micro-batch on; what it has missed it takes first."""
-        member = Member(self, target, split, applied)
+        member = Member(self, target, split, applied, self.shape)
         with self.turn:
             self.missed.catch_up(member)
             self.members = [*self.members, member]
@@ -178,10 +179,11 @@ class TopicStream:
         ranges = read_in_order(checkpoint.planned(self.root, batch, [self.topic.name]).ranges)
         clock = before.clock if before is not None else Clock()
         totals = Totals()
-        with events.valid(self.spark, self.topic, ranges[self.topic.name]) as valid:
-            found = events.judged(valid, self.topic, self.ids, clock.watermark)
+        mine = ranges[self.topic.name]
+        with events.valid(self.spark, self.topic, mine) as valid:
+            found = events.judged(valid, self.topic, mine, self.ids, clock.watermark)
             after = clock.after(found.seen, self.waiting(ranges), millis(self.topic.lateness), idle_ms())
-            self.each(members, lambda one: self.total(one, found.taken, clock, totals))
+            self.each(members, lambda one: self.total(one, found, clock, totals))
         if found.brought is not None:
             totals[IDS] = found.brought
         taken = Taken(generation=GENERATION, batch=batch, ranges=ranges, late_watermark=clock.watermark, clock=after)
@@ -194,8 +196,8 @@ class TopicStream:
         self.record(taken)
         return taken, totals
 
-    def total(self, member: Member, valid: DataFrame, clock: Clock, into: Totals) -> None:
-        into[member.place] = member.totals(self.spark, valid, clock.watermark)
+    def total(self, member: Member, found: events.Judged, clock: Clock, into: Totals) -> None:
+        into[member.place] = member.totals(self.spark, found, clock.watermark)
 
     def write(self, member: Member, totals: pa.Table | None, taken: Taken) -> None:
         """A member's rows of a micro-batch that the inbox has; whoever lacks more than that takes all it lacks."""
