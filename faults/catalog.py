@@ -37,6 +37,11 @@ ALL = (
         name="kill under load", fault=kills.under_load, seconds=1600, pipelines=("shop_minutes", "meter_minutes"),
         rate=3400, speed=45, settings=LARGE,
     ),
+    Kind(
+        name="kill a shared stream", fault=kills.of_shared, seconds=500,
+        settings={"TALLY_SHARED": "true", "TALLY_IDLE": "20 seconds"},
+        disorder=Disorder(late=0.1, hours_late=0.05, again=0.1),
+    ),
     Kind(name="kill the batch", fault=batch.at_failpoints, seconds=500, pipelines=ONE),
     Kind(name="freeze", fault=stops.frozen, seconds=400, pipelines=ONE),
     Kind(name="broker killed", fault=broker.killed, seconds=240),

@@ -165,12 +165,13 @@ class Sender(threading.Thread):
         return report
 
     def finish(self) -> None:
-        """Stop, and send one far event a topic that closes every window before it; all is acknowledged."""
+        """Stop, and send a far event to each partition, so that every window before it closes; all is acknowledged."""
         self.halt.set()
         self.join()
         for topic in TOPICS:
-            far = {**self.made(self.reached + HOUR), "shop": FLUSH_SHOP}
-            self.event(topic, 0, far, kind="flush")
+            for partition in range(PARTITIONS):
+                far = {**self.made(self.reached + HOUR), "shop": FLUSH_SHOP}
+                self.event(topic, partition, far, kind="flush")
         left = self.producer.flush(120)
         if left or self.failed:
             raise RuntimeError(f"{left} records were never acknowledged, {len(self.failed)} refused: the run is void")

@@ -116,11 +116,11 @@ def batches(name: str) -> list[Batch]:
             ranges = {int(p): (int(a), int(b)) for p, (a, b) in words["ranges"].get(topic, {}).items()}
             marks = {"late_watermark": words["late_watermark"], "watermark": words["watermark"]}
             place = {"generation": words["generation"], "batch": words["batch"], "version": entry.version}
-            found.append(Batch(ranges=ranges, **place, **marks))
+            found.append(Batch(ranges=ranges, shared=words["ids"] == "near", **place, **marks))
     known = {(batch.generation, batch.batch) for batch in found}
     for kept in ledger_table.entries(catalogue().pipeline(name)):
         if (kept.generation, kept.batch) not in known:
             marks = {"late_watermark": kept.late_watermark, "watermark": kept.watermark}
             place = {"generation": kept.generation, "batch": kept.batch, "version": kept.delta_version}
-            found.append(Batch(ranges=kept.ranges.get(topic, {}), **place, **marks))
+            found.append(Batch(ranges=kept.ranges.get(topic, {}), shared=kept.ids == "near", **place, **marks))
     return sorted(found, key=lambda batch: batch.version)

@@ -68,6 +68,9 @@ class Batch:
     late_watermark: int
     watermark: int
     version: int = 0
+    shared: bool = (
+        False  # whether pipelines of its topic share it: a watermark of each partition, copies by their times
+    )
 
     def holds(self, place: Place) -> bool:
         start, end = self.ranges.get(place[1], (0, 0))
@@ -128,6 +131,39 @@ def by_batch(events: Sequence[Sent], batches: Sequence[Batch]) -> list[list[Sent
 
 
 def walk(events: Sequence[Sent], shape: Shape, batches: Sequence[Batch]) -> Walked:
+    """What the stream must give, by its own rules or those of a stream that is shared."""
+    return (walk_shared if any(batch.shared for batch in batches) else walk_own)(events, shape, batches)
+
+
+def walk_shared(events: Sequence[Sent], shape: Shape, batches: Sequence[Batch]) -> Walked:
+    """The first copy of an id that is read is taken; a watermark is where the one before it ended, or further.
+
+    Which partitions were silent, nobody outside can say: so a watermark is checked to be no further than all events.
+    """
+    out, before, newest = Walked(), 0, 0
+    seen: dict[int, list[int]] = defaultdict(list)
+    placed: list[tuple[Window, Sent]] = []
+    for batch, taken in zip(batches, by_batch(events, batches), strict=True):
+        for event in taken:
+            windows = shape.windows(event.time)
+            alive = [window for window in windows if window[1] > before and (event.time > before or not shape.unique)]
+            if len(alive) < len(windows):
+                out.late.add(event.place)
+            copy = shape.unique and any(abs(time - event.time) <= LATENESS for time in seen[event.id])
+            if alive:
+                seen[event.id].append(event.time)
+            if alive and not copy:
+                out.accepted.add(event.place)
+                placed += [(window, event) for window in alive]
+        newest = max([newest, *(event.time for event in taken)])
+        due = min(max(before, batch.watermark), max(before, newest - LATENESS))
+        out.watermarks.append(due if batch.late_watermark == before else -1)
+        before = due
+    out.rows = total(placed)
+    return out
+
+
+def walk_own(events: Sequence[Sent], shape: Shape, batches: Sequence[Batch]) -> Walked:
     """The stream by Spark's documented rule: what lies at or behind the watermark of the micro-batch before is late."""
     out, mark, before = Walked(), 0, 0
     seen: dict[int, int] = {}

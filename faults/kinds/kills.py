@@ -34,6 +34,21 @@ POINTS = (
 STARTS = ("speed.before_table", "speed.before_repair", "speed.after_repair")
 # Steps of a trim, in the order in which it passes them: each of these kills but the last leaves it to be done again.
 TRIMS = ("speed.before_keeping", "speed.after_keeping", "speed.before_trim", "speed.after_trim")
+# Steps of a stream that pipelines share: around the inbox, and between two of their tables.
+SHARED = (
+    "shared.begin",
+    "shared.before_taken",
+    "shared.after_taken",
+    "speed.before_commit",
+    "speed.after_commit",
+    "speed.after_ledger",
+    "shared.after_member",
+    "shared.end",
+    "shared.before_inbox_fold",
+    "shared.after_inbox_fold",
+    "speed.before_fold",
+    "speed.after_fold",
+)
 # Files that Spark and Delta write by themselves: the driver is killed as soon as a new one is seen.
 FILES = {
     "write-ahead log": ("checkpoints", "*/*/g*/offsets/*"),
@@ -71,6 +86,17 @@ def at_point(run: Run, point: str, times: int = 0) -> None:
         run.heals(point, since)
     elif run.stack.disarm():
         run.result.notes.append(f"{point} was not reached in {SEEN_SECONDS:.0f} s")
+
+
+def of_shared(run: Run) -> None:
+    """Each step of a shared stream in turn, and any moment between two of them."""
+    for number, point in enumerate(endless(list(SHARED), run.rng)):
+        if run.left() < 40:
+            return
+        at_point(run, point, times=1 if "fold" in point else 0)
+        if number % 3 == 0:
+            at_moment(run, run.rng.choice(list(WAYS)))
+        run.one_writer()
 
 
 def at_trims(run: Run) -> None:

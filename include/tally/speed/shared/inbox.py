@@ -28,6 +28,7 @@ SCHEMA = pa.schema(
     ]
 )
 # Reading the log costs more with each entry since its checkpoint: 5 ms at first, 25 after some hundred.
+# Where the streams' own tables are folded more often, so is it.
 FOLD_EVERY = 50
 
 

@@ -149,7 +149,7 @@ class TopicStream:
             members = [one for one in self.members if one.error is None]
             taken, totals = self.taken(batch, members)
             self.each(members, lambda one: self.write(one, totals.get(one.place), taken))
-            if batch and batch % FOLD_EVERY == 0:
+            if batch and batch % min(FOLD_EVERY, settings().fold_after_batches or FOLD_EVERY) == 0:
                 self.fold(taken, members)
             self.show(taken, [one for one in members if one.error is None], time.monotonic() - began)
         failpoint("shared.end")
