@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -22,9 +23,12 @@ from world import MINUTE, SECOND, Record, World
 from tally.base.settings import settings
 from tally.control import streams, tables
 from tally.control.store import store
+from tally.host.waiting import until
 from tally.speed import checkpoint
 from tally.speed.driver import Driver
 from tally.speed.shared.member import Member
+from tally.speed.shared.missed import Missed
+from tally.speed.shared.topic_stream import FEW
 
 PLAIN, WITH_IDS = ["tumbling_p", "hopping_p"], ["tumbling_u", "hopping_u"]
 NAMES = [*PLAIN, *WITH_IDS]
@@ -146,6 +150,8 @@ def test_a_driver_that_dies_goes_on_where_it_was(begun: World, failpoint: str) -
             "TALLY_FAILPOINT": failpoint,
             "TALLY_STREAM_MEMORY": "512m",
             "TALLY_FOLD_AFTER_BATCHES": "3",
+            # A day is folded once it lies in many files.
+            "TALLY_MAX_OFFSETS_PER_TRIGGER": "6" if "after_fold" in failpoint else "14",
         },
         capture_output=True,
         text=True,
@@ -176,6 +182,49 @@ def test_one_that_was_away_meets_the_ids_that_were_there_before_it_came_back(
         shared.stream(*names)
         assert (len(shared.ledger(second)) == len(shared.ledger(first))) is (at != 1)
     check(shared, WITH_IDS)
+
+
+def test_one_that_misses_much_follows_while_the_others_go_on(shared: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A driver that nobody told to end: no micro-batch of one pipeline waits for what another one missed."""
+    monkeypatch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", "8")
+    monkeypatch.setenv("TALLY_TRIGGER_SECONDS", "0.2")
+    records, (first, second) = with_copies(worlds.story(11, 100, shared.prefix, late=0.2), shared.prefix), WITH_IDS
+    records = [record for record in records if record.topic == f"{shared.prefix}orders_u"]
+    shared.produce(records[:-40])
+    shared.stream(first)
+    missed = len(shared.ledger(first))
+    assert missed > 3 * FEW, "a story that is read at once proves nothing"
+    shared.produce(records[-40:] + worlds.flush(shared.prefix))
+    shared.drained.append(dict(shared.ends))
+    driver, catch_up, went_on = Driver([first, second]), Missed.catch_up, list[bool]()
+
+    def slow(self: Missed, member: Member) -> None:
+        if member.pipeline.name == second and not went_on:
+            went_on.append(until(lambda: len(shared.ledger(first)) > missed + 1, seconds=120, every=0.2))
+        catch_up(self, member)
+
+    def end() -> None:
+        until(lambda: all(ends_of(shared, name) == ends(shared) for name in WITH_IDS), seconds=300, every=0.5)
+        driver.stopping = True
+
+    monkeypatch.setattr(Missed, "catch_up", slow)
+    ending = threading.Thread(target=end)
+    ending.start()
+    assert driver.run() == []
+    ending.join()
+    assert went_on == [True]
+    check(shared, WITH_IDS)
+
+
+def ends_of(world: World, name: str) -> dict[int, int]:
+    batches = world.ledger(name)
+    return batches[-1].ends(*world.topics(name)) if batches else {}
+
+
+def ends(world: World) -> dict[int, int]:
+    """How far the topic with ids goes."""
+    (topic,) = world.topics(WITH_IDS[0])
+    return {partition: end for (of, partition), end in world.ends.items() if of == topic}
 
 
 def test_one_whose_missing_micro_batches_nobody_knows_is_refused(begun: World) -> None:

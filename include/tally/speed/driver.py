@@ -107,7 +107,9 @@ class Driver:
     def topic_stream(self, topic: Topic) -> TopicStream:
         """The stream of a topic that pipelines share; a new one where there is none, or it is over."""
         assert self.keeper is not None
-        if topic.name not in self.topics or self.topics[topic.name].over:
+        if topic.name in self.topics and self.topics[topic.name].over:
+            self.topics.pop(topic.name).close()
+        if topic.name not in self.topics:
             self.topics[topic.name] = TopicStream(self.keeper, topic, until_caught_up=self.until_caught_up)
         return self.topics[topic.name]
 

@@ -44,7 +44,7 @@ def test_the_newest_micro_batch_is_known_again_with_its_clock(inbox: Inbox) -> N
 def test_each_pipeline_has_its_rows_oldest_first(inbox: Inbox) -> None:
     inbox.take(taken(0), {ONE: table(1), OTHER: table(10, 11)})
     inbox.take(taken(1), {OTHER: table(12)})
-    inbox.take_late(taken(1), 1, ONE, table(2))
+    inbox.take_late(1, ONE, table(2))
     assert held(inbox, ONE) == [(0, [1]), (1, [2])]
     assert held(inbox, OTHER) == [(0, [10, 11]), (1, [12])]
     assert held(inbox, ("one", "v2")) == []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from threading import RLock
 from typing import Any
 
 import pyarrow as pa
@@ -57,6 +58,7 @@ class Inbox:
     def __init__(self, topic: str, generation: int) -> None:
         self.path = settings().table("inbox", topic, f"g{generation}")
         self.known: Taken | None = None
+        self.lock = RLock()  # the stream writes, and beside it those who catch up
 
     def newest(self) -> Taken | None:
         """The newest micro-batch; a fold tells of it again."""
@@ -73,13 +75,17 @@ class Inbox:
         """Keep what a micro-batch came to, in one commit; `totals` by pipeline and version."""
         rows = [(taken.batch, name, version, packed(table)) for (name, version), table in totals.items()]
         failpoint("shared.before_taken")
-        self.write(rows, as_words("taken", taken), "append")
-        self.known = taken
+        with self.lock:
+            self.write(rows, as_words("taken", taken), "append")
+            self.known = taken
         failpoint("shared.after_taken")
 
-    def take_late(self, newest: Taken, batch: int, place: tuple[str, str], totals: pa.Table) -> None:
+    def take_late(self, batch: int, place: tuple[str, str], totals: pa.Table) -> None:
         """Keep what an earlier micro-batch came to for a pipeline that took part in it only now."""
-        self.write([(batch, *place, packed(totals))], as_words("taken", newest), "append")
+        with self.lock:
+            newest = self.newest()
+            assert newest is not None, "nobody is late to what has not begun"
+            self.write([(batch, *place, packed(totals))], as_words("taken", newest), "append")
 
     def rows(self, pipeline: str, version: str) -> list[Row]:
         """A pipeline's rows, oldest micro-batch first."""
@@ -92,6 +98,10 @@ class Inbox:
 
         Doing so again changes nothing; whoever was killed in it finds all as it was.
         """
+        with self.lock:
+            self.put_together(taken, wholes)
+
+    def put_together(self, taken: Taken, wholes: Mapping[tuple[str, str], pa.Table]) -> None:
         kept = [
             (row["batch"], row["pipeline"], row["version"], row["totals"])
             for row in self.all_rows()

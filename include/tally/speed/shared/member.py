@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -55,6 +56,7 @@ class Member:
         self.table = DeltaTable(commit.path(target.pipeline))
         self.error: Exception | None = None
         self.left = False
+        self.entering: threading.Thread | None = None  # while it takes what it missed, beside the others
 
     @property
     def pipeline(self) -> Pipeline:
@@ -101,10 +103,13 @@ class Member:
 
     @property
     def lastProgress(self) -> Any:
-        return self.stream.query.lastProgress if self.stream.query is not None else None
+        query = self.stream.query
+        return query.lastProgress if query is not None and self.entering is None else None
 
     @property
     def status(self) -> dict[str, Any]:
+        if self.entering is not None:
+            return {"isTriggerActive": False, "isDataAvailable": True, "message": "takes what it missed"}
         if self.stream.query is None:
             return {"isTriggerActive": False, "isDataAvailable": True, "message": "about to begin"}
         return dict(self.stream.query.status)

@@ -35,24 +35,35 @@ class Missed:
     def __init__(self, spark: SparkSession, topic: Topic, inbox: Inbox) -> None:
         self.spark, self.topic, self.inbox = spark, topic, inbox
 
+    def first(self, member: Member) -> int:
+        """The first micro-batch that a pipeline's table lacks."""
+        known = ledger.newest(*member.place)
+        return known.batch + 1 if known is not None else 0
+
+    def count(self, member: Member) -> int:
+        """How many micro-batches it lacks."""
+        newest = self.inbox.newest()
+        return 0 if newest is None else newest.batch + 1 - self.first(member)
+
     def catch_up(self, member: Member) -> None:
         """Take for one pipeline what its table lacks."""
         newest = self.inbox.newest()
         if newest is None:
             return
-        known = ledger.newest(*member.place)
-        first = known.batch + 1 if known is not None else 0
+        first = self.first(member)
         lacking = self.told(first, newest.batch, member)
         watermarks = [one.late_watermark for one in lacking] + [newest.clock.watermark]
         rows = self.inbox.rows(*member.place)
         member.open.restore([row.totals for row in rows if row.batch < first], watermarks[0])
         there, ids = {row.batch: row.totals for row in rows}, None
         for one, watermark in zip(lacking, watermarks[1:], strict=True):
+            if member.left:
+                return
             totals = there.get(one.batch)
             if totals is None:
                 ids = ids or self.ids_before(one, member)
                 totals = self.totals_again(member, one, ids)
-                self.inbox.take_late(newest, one.batch, member.place, totals)
+                self.inbox.take_late(one.batch, member.place, totals)
             member.take(self.spark, totals, planned_again(one), watermark)
 
     def totals_again(self, member: Member, one: MicroBatch, ids: Ids | None) -> pa.Table:

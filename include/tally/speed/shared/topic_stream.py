@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 # Pipelines of a micro-batch at a time: while one is planned on one core, another one's job runs on the other. More of
 # them would each be slower.
 AT_ONCE = 2
+# Who lacks no more micro-batches than these takes them while the others wait.
+FEW = 2
 Totals = dict[tuple[str, str], pa.Table]
 # Among the pipelines' totals the inbox has, under this name, the ids that each micro-batch brought.
 IDS = ("", "ids")
@@ -58,6 +60,7 @@ class TopicStream:
         self.root = checkpoint.topic_root(topic.name)
         self.inbox = Inbox(topic.name, GENERATION)
         self.members: list[Member] = []
+        self.entering: list[Member] = []  # who follows the stream until they have what they missed
         self.query: StreamingQuery | None = None
         self.fault: Exception | None = None
         self.left = False
@@ -88,21 +91,51 @@ class TopicStream:
     # Who takes part.
 
     def join(self, target: commit.Target, split: Split, applied: Applied) -> Member:
-        """Let a pipeline take part from the next micro-batch on; what it has missed it takes first."""
+        """Let a pipeline take part; what it has missed it takes first, beside the others where that is much."""
         member = Member(self, target, split, applied, self.shape)
         with self.turn:
-            self.missed.catch_up(member)
-            self.members = [*self.members, member]
+            if self.until_caught_up or self.missed.count(member) <= FEW:
+                self.let_in(member)
+                return member
+        member.entering = threading.Thread(target=self.follow, args=(member,), name="catch up", daemon=True)
+        self.entering.append(member)
+        member.entering.start()
         return member
+
+    def let_in(self, member: Member) -> None:
+        self.missed.catch_up(member)
+        self.members = [*self.members, member]
+
+    def follow(self, member: Member) -> None:
+        """Have a pipeline follow the stream until it lacks little, and let it in then."""
+        try:
+            while not (self.over or member.left):
+                self.missed.catch_up(member)
+                with self.turn:
+                    if not member.left and self.missed.count(member) <= FEW:
+                        self.let_in(member)
+                        return
+        except Exception as error:
+            member.error = error
+        finally:
+            self.entering.remove(member)
+            member.entering = None
 
     def leave(self, member: Member) -> None:
         """Go on without a pipeline, after the micro-batch that runs; without any, end."""
         member.left = True
+        if (follows := member.entering) is not None:
+            follows.join()
         with self.turn:
             self.members = [one for one in self.members if one is not member]
-            self.left = not self.members
+            self.left = not self.members and not self.entering
         if self.left and self.query is not None:
             self.query.stop()
+
+    def close(self) -> None:
+        """See that nobody who follows it writes any more: another stream of the topic is to be begun."""
+        for member in list(self.entering):
+            self.leave(member)
 
     @property
     def over(self) -> bool:
