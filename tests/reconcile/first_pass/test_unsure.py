@@ -67,6 +67,13 @@ def test_the_files_of_a_version_are_those_of_the_log_with_its_checkpoint(tmp_pat
         _ = Snapshot(path=made.path, version=5).files
 
 
+def test_the_files_of_an_entry_with_other_ends_of_lines_in_a_text_are_found(tmp_path: Path) -> None:
+    path, days = str(tmp_path / "table"), pa.array([0], pa.date32())
+    write_deltalake(path, pa.table({"name": ["\x85\u2028\u2029"], "_date": days}), partition_by=["_date"])
+    (file,) = Snapshot(path=path, version=0).files
+    assert (Path(path) / file).is_file()
+
+
 def test_two_readers_that_disagree_about_the_files_are_not_believed(tmp_path: Path) -> None:
     made = table(tmp_path)
     files = {**made.files, "_date=1970-01-01/more.parquet": "1970-01-01"}

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from tally.base.duration import from_millis
+from tally.base.lines import lines_of
 from tally.base.sql_text import literal, quoted
 from tally.catalog.ranges import Range, merge
 from tally.reconcile.first_pass.unsure import Unsure
@@ -120,7 +121,7 @@ def listed(path: str, version: int) -> Days:
             for add in pq.read_table(log / f"{base:020d}.checkpoint.parquet", columns=["add"]).column(0).to_pylist():
                 added(found, add)
         for number in range(base + 1, version + 1):
-            for line in (log / f"{number:020d}.json").read_text().splitlines():
+            for line in lines_of((log / f"{number:020d}.json").read_bytes().decode()):
                 action = json.loads(line)
                 added(found, action.get("add"))
                 found.pop(unquote((action.get("remove") or {}).get("path", "")), None)
