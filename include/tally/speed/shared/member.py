@@ -74,20 +74,24 @@ class Member:
         if held is None or not held.num_rows:
             return open_ones(self.gathered(parts), self.open.window, late_watermark)
         if held.num_rows <= TOGETHER:
-            both = parts.union(spark.createDataFrame(held, self.split.schema))
+            both = parts.union(self.frame(spark, held))
             both = self.split.added(both.coalesce(1) if found.small else both)
             return self.open.changed(open_ones(self.gathered(both), self.open.window, late_watermark))
         new = open_ones(self.gathered(parts), self.open.window, late_watermark)
-        both = spark.createDataFrame(pa.concat_tables([new, self.open.of(new)]), self.split.schema)
+        both = self.frame(spark, pa.concat_tables([new, self.open.of(new)]))
         return self.gathered(self.split.added(both))
 
     def gathered(self, parts: DataFrame) -> pa.Table:
         """Parts in this process, under the one schema that all of the pipeline's have."""
         return parts.toArrow().cast(to_arrow_schema(self.split.schema, timezone="UTC"))
 
+    def frame(self, spark: SparkSession, totals: pa.Table) -> DataFrame:
+        """Totals as Spark has them; of a table without rows and chunks it makes no frame."""
+        return spark.createDataFrame(totals if totals.num_rows else [], self.split.schema)
+
     def take(self, spark: SparkSession, totals: pa.Table, plan: checkpoint.Planned, watermark: int) -> None:
         """Hold these totals, and append the rows of their groups to the pipeline's table."""
-        flat = self.finishing.over(spark.createDataFrame(totals, self.split.schema))
+        flat = self.finishing.over(self.frame(spark, totals))
         self.applied(commit.append_arrow(flat.toArrow(), plan, self.target, self.table))
         self.open.put(totals)
         self.open.close(watermark)
