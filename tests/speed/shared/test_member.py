@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from parts.declared import EVENTS, of, split_of
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
@@ -91,3 +91,20 @@ def test_a_micro_batch_that_changes_no_group_is_taken_too(
     batches = [[event(1), event(2)], [], [event(3, zone=None)], [event(4)]]
     newest, direct = newest_and_direct(spark, of(counted("window", "zone")), batches, written)
     assert newest == direct and [rows.num_rows for rows in written] == [2, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "span",
+    [
+        lambda: F.struct(F.col("at").alias("start"), F.lit(None).cast("timestamp").alias("end")),
+        lambda: F.window("at", "10 seconds"),
+    ],
+    ids=["a struct of times", "another window"],
+)
+def test_a_key_that_looks_like_the_window_is_none(
+    spark: SparkSession, written: list[pa.Table], span: Callable[[], Column]
+) -> None:
+    declared = of(counted(span().alias("span"), "window"), "span")
+    batches = [[event(1), event(2)], [event(2), event(40)], [event(70)]]
+    newest, direct = newest_and_direct(spark, declared, batches, written)
+    assert newest == direct

@@ -11,7 +11,6 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming import StreamingQuery
-from pyspark.sql.types import StructType
 
 from tally.catalog.spec import Pipeline
 from tally.control.ledger import MicroBatch
@@ -52,7 +51,7 @@ class Member:
         # Planned once: over a micro-batch's events, which are of this shape, and over totals.
         self.taking = Template.of(split.parts(given), shape)
         self.finishing = Template.of(kind.flattened(split.finished(none)), none)
-        self.open = OpenWindows(split.groups, window_of(split))
+        self.open = OpenWindows(split.groups, split.window)
         self.table = DeltaTable(commit.path(target.pipeline))
         self.error: Exception | None = None
         self.left = False
@@ -125,12 +124,3 @@ class Member:
     def stop(self) -> None:
         """Leave the stream, between two micro-batches; the others go on."""
         self.stream.leave(self)
-
-
-def window_of(split: Split) -> str:
-    """The group column that is the window."""
-    for name in split.groups:
-        kind = split.schema[name].dataType
-        if isinstance(kind, StructType) and kind.names == ["start", "end"]:
-            return name
-    raise AssertionError("a pipeline groups by its window")
