@@ -134,6 +134,7 @@ REFUSED: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
     "least interval": (agg("min(at - timestamp'2026-01-01')"), "INTERVAL"),
     "sum that is null": (agg("try_sum(cents)"), "on its way"),
     "odd name": (agg("max(named_struct('a b', id))"), "cannot name a table's column"),
+    "a name twice": (agg("max(struct(id as a, fare as A))"), "is twice in a struct"),
     "chance": (lambda rows: counted(rows.where("rand() < 0.5")), "another value each time"),
     "clock": (lambda rows: counted(rows.where("at < current_timestamp()")), "another value each time"),
     "udf of columns": (lambda rows: counted(rows.where(centred("fare") > 0)), "a udf over whole columns"),
