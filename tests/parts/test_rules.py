@@ -178,6 +178,16 @@ def test_single_events_need_a_query_of_their_own(spark: SparkSession) -> None:
     assert isinstance(found, Refusal) and "there is nothing to add up" in found.reason
 
 
+def test_without_ansi_mode_nothing_is_combined(spark: SparkSession) -> None:
+    """A sum that outgrows its type is null there, as one of no values is in parts."""
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        found = combinable(of(agg("sum(wide)")), spark)
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+    assert isinstance(found, Refusal) and "ANSI" in found.reason
+
+
 def test_a_refusal_has_the_line_of_the_expression(spark: SparkSession) -> None:
     def function(rows: DataFrame) -> DataFrame:
         return rows.groupBy(*GROUP).agg(
