@@ -1,4 +1,4 @@
-"""A pipeline's part in a topic's stream, micro-batch by micro-batch: its newest rows are the function's over all events."""
+"""A pipeline's part in a topic's stream: the newest rows that it writes are the function's over all events so far."""
 
 from __future__ import annotations
 
