@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -17,14 +18,11 @@ from tally.catalog.spec import Pipeline
 from tally.control.ledger import MicroBatch
 from tally.kinds import kind_of
 from tally.lake.inside_spark import Template
-from tally.parts import Split
+from tally.parts import Split, merged
 from tally.speed import checkpoint, commit
 from tally.speed.shared.events import Judged
 from tally.speed.shared.open_windows import OpenWindows, open_ones
 
-# Up to so many open groups all are sent to Spark with each micro-batch: one job instead of two. Beyond that, to send
-# and to compare them takes longer than the second job.
-TOGETHER = 5_000
 # What a pipeline's runner does after each of its commits.
 Applied = Callable[[MicroBatch], None]
 
@@ -50,10 +48,14 @@ class Member:
         kind, spark = kind_of(target.pipeline), shape.sparkSession
         (given,), none = kind.bounded([shape]), spark.createDataFrame([], split.schema)
         # Planned once: over a micro-batch's events, which are of this shape, and over totals.
-        self.taking = Template.of(split.parts(given), shape)
+        self.taking = self.taking_few = Template.of(split.parts(given), shape)
+        if "Expand" in self.taking.nodes:  # by it Spark forgets that a few events are one partition, and exchanges them
+            self.taking_few = Template.of(split.parts(given.coalesce(1)), shape)
         self.finishing = Template.of(kind.flattened(split.finished(none)), none)
+        self.schema = to_arrow_schema(split.schema, timezone="UTC")
         self.open = OpenWindows(split.groups, window_of(split))
         self.table = DeltaTable(commit.path(target.pipeline))
+        self.compiled = False  # its plans over events
         self.error: Exception | None = None
         self.left = False
         self.entering: threading.Thread | None = None  # while it takes what it missed, beside the others
@@ -70,24 +72,23 @@ class Member:
 
     def totals(self, spark: SparkSession, found: Judged, late_watermark: int) -> pa.Table:
         """The groups that the events of a micro-batch change, with all that is in them now; late ones change none."""
-        parts, held = self.taking.over(found.taken), self.open.totals
-        if held is None or not held.num_rows:
-            return open_ones(self.gathered(parts), self.open.window, late_watermark)
-        if held.num_rows <= TOGETHER:
-            both = parts.union(spark.createDataFrame(held, self.split.schema))
-            both = self.split.added(both.coalesce(1) if found.small else both)
-            return self.open.changed(open_ones(self.gathered(both), self.open.window, late_watermark))
-        new = open_ones(self.gathered(parts), self.open.window, late_watermark)
-        both = spark.createDataFrame(pa.concat_tables([new, self.open.of(new)]), self.split.schema)
+        taking = self.taking_few if found.small else self.taking
+        new = open_ones(self.gathered(taking.on(found.taken, spark)), self.open.window, late_watermark)
+        held = self.open.of(new)
+        if self.split.mergeable:
+            return merged(held, new, self.split.buffers)
+        there = held.filter(pc.is_valid(held[self.open.window]))
+        both = spark.createDataFrame(pa.concat_tables([new, there]), self.split.schema)
         return self.gathered(self.split.added(both))
 
     def gathered(self, parts: DataFrame) -> pa.Table:
         """Parts in this process, under the one schema that all of the pipeline's have."""
-        return parts.toArrow().cast(to_arrow_schema(self.split.schema, timezone="UTC"))
+        return parts.toArrow().cast(self.schema)
 
     def take(self, spark: SparkSession, totals: pa.Table, plan: checkpoint.Planned, watermark: int) -> None:
         """Hold these totals, and append the rows of their groups to the pipeline's table."""
-        flat = self.finishing.over(spark.createDataFrame(totals, self.split.schema))
+        given = spark.createDataFrame(totals, self.split.schema)
+        flat = self.finishing.on(self.finishing.leaf(given), spark)
         self.applied(commit.append_arrow(flat.toArrow(), plan, self.target, self.table))
         self.open.put(totals)
         self.open.close(watermark)
