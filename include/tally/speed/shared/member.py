@@ -18,7 +18,7 @@ from tally.catalog.spec import Pipeline
 from tally.control.ledger import MicroBatch
 from tally.kinds import kind_of
 from tally.lake.inside_spark import Template
-from tally.parts import Split, merged
+from tally.parts import Evaluation, Split, merged
 from tally.speed import checkpoint, commit
 from tally.speed.shared.events import Judged
 from tally.speed.shared.open_windows import OpenWindows, open_ones
@@ -51,7 +51,8 @@ class Member:
         self.taking = self.taking_few = Template.of(split.parts(given), shape)
         if "Expand" in self.taking.nodes:  # by it Spark forgets that a few events are one partition, and exchanges them
             self.taking_few = Template.of(split.parts(given.coalesce(1)), shape)
-        self.finishing = Template.of(kind.flattened(split.finished(none)), none)
+        finished = kind.flattened(split.finished(none))
+        self.finishing, self.here = Template.of(finished, none), Evaluation.of(finished, none)
         self.schema = to_arrow_schema(split.schema, timezone="UTC")
         self.open = OpenWindows(split.groups, window_of(split))
         self.table = DeltaTable(commit.path(target.pipeline))
@@ -87,9 +88,11 @@ class Member:
 
     def take(self, spark: SparkSession, totals: pa.Table, plan: checkpoint.Planned, watermark: int) -> None:
         """Hold these totals, and append the rows of their groups to the pipeline's table."""
-        given = spark.createDataFrame(totals, self.split.schema)
-        flat = self.finishing.on(self.finishing.leaf(given), spark)
-        self.applied(commit.append_arrow(flat.toArrow(), plan, self.target, self.table))
+        rows = self.here.over(totals) if self.here is not None else None
+        if rows is None:
+            given = spark.createDataFrame(totals, self.split.schema)
+            rows = self.finishing.on(self.finishing.leaf(given), spark).toArrow()
+        self.applied(commit.append_arrow(rows, plan, self.target, self.table))
         self.open.put(totals)
         self.open.close(watermark)
 
