@@ -20,7 +20,8 @@ from tally.kinds import kind_of
 from tally.parts import Evaluation
 
 MEASURES = [
-    "count(*) AS n", "count(fare) AS fares", "count_if(paid) AS paid_ones", "sum(cents) AS cents", "sum(small) AS small",
+    "count(*) AS n", "count(fare) AS fares", "count_if(paid) AS paid_ones", "sum(cents) AS cents",
+    "sum(small) AS small",
     "sum(price) AS price", "sum(wide) AS wide", "avg(fare) AS mean", "avg(cents) AS mean_cents",
     "avg(small) AS mean_small", "sum(fare) / count(*) AS per_event", "sum(fare) * 2 - 1 AS twice",
     "sum(small) + count(*) AS more", "min(name) AS first", "max(at) AS newest", "max(struct(paid, id)) AS best",
