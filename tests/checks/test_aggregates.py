@@ -42,6 +42,11 @@ from tally.checks.definition import check
         'F.try_avg(F.col("id").cast("decimal(38,0)"))',
         'F.min_by("fare", F.struct("at", "id"))',
         'F.max_by("fare", F.struct("at", F.length(F.col("fare").cast("string"))))',
+        # 0.0 and -0.0 are equal in an order, and what is made of them is not.
+        'F.max_by(F.col("fare").cast("string"), F.struct("at", "fare"))',
+        'F.min_by(F.struct("id", F.atan2("fare", F.lit(-1.0))), F.struct("id", "fare"))',
+        'F.max_by(F.to_json(F.struct("fare")), F.struct("at", F.array("fare"), "fare"))',
+        "F.expr(\"listagg(string(fare), ',') within group (order by fare)\")",
         'F.length(F.max(F.collate(F.col("fare").cast("string"), "UTF8_LCASE")))',
     ],
 )
@@ -62,6 +67,9 @@ def test_an_aggregate_that_depends_on_the_order_of_events_is_refused(
         'F.max_by(F.struct("fare", "id"), F.struct("at", "id", "fare"))',
         'F.max_by(F.col("fare") * 2, F.struct("at", "fare"))',
         "F.expr(\"min_by(fare, named_struct('a', at, 'f', fare))\")",
+        'F.max_by(F.floor(F.col("fare")), "fare")',
+        'F.max_by(F.when(F.col("fare") > 0, F.col("id")).otherwise(F.floor("fare")), F.struct("id", "fare"))',
+        'F.max_by(F.col("fare").cast("string"), F.col("fare").cast("string"))',
         'F.array_sort(F.collect_list("fare"))',
         'F.sort_array(F.collect_set("fare"), False)',
         'F.size(F.collect_set("id"))',
@@ -91,6 +99,20 @@ def test_a_unique_column_makes_any_order_a_total_one(spark: SparkSession, tmp_pa
     assert "depends on the order" in refused(spark, folder).message
     edit(folder, 'event_time="at"', 'event_time="at", unique="id"', file="topics.py")
     assert check(spark, load(folder).pipelines["demand"])
+
+
+def test_an_id_comes_again_in_a_window_that_is_longer_than_the_lateness(spark: SparkSession, tmp_path: Path) -> None:
+    """Copies further apart are two events: only together with the event time does the id tell them apart."""
+    body = f'{GROUPED}.agg(F.max_by("fare", "id").alias("x"))'
+    folder = write(tmp_path, body=body)
+    edit(folder, 'event_time="at"', 'event_time="at", unique="id"', file="topics.py")
+    assert check(spark, load(folder).pipelines["demand"])
+    for window in ('tumbling("2 minutes")', 'session("30 seconds")'):
+        write(folder, body=body, window=window)
+        edit(folder, 'event_time="at"', 'event_time="at", unique="id"', file="topics.py")
+        assert "depends on the order" in refused(spark, folder).message
+        edit(folder, '"id")', 'F.struct("id", "at"))')
+        assert check(spark, load(folder).pipelines["demand"])
 
 
 @pytest.mark.parametrize(

@@ -277,7 +277,11 @@ def test_a_constant_that_is_no_time_is_a_fault_of_its_pipeline_and_hides_no_othe
 
 @pytest.mark.parametrize(
     "measure",
-    ['F.max("fare").cast("string")', 'F.array_join(F.array_sort(F.collect_list("fare")).cast("array<string>"), ",")'],
+    [
+        'F.max("fare").cast("string")',
+        'F.format_number(F.max("fare"), 2)',
+        'F.array_join(F.array_sort(F.collect_list("fare")).cast("array<string>"), ",")',
+    ],
 )
 def test_text_of_a_double_that_was_chosen_among_equal_ones_is_refused(
     spark: SparkSession, tmp_path: Path, measure: str

@@ -6,10 +6,13 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tally.base.lines import lines_of
 from tally.host import driver_log
+from tally.host.process import tail
 
 SAID = "trips: the disk is full\n  cure: make room"
 
@@ -42,6 +45,17 @@ def test_a_line_is_a_document_where_the_setting_says_so(
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", document.pop("at"))
     assert document == {"level": "warning", "logger": logger.name, "message": SAID, "pipeline": "trips"}
     assert driver_log.messages([line]) == SAID.splitlines()
+
+
+def test_a_document_with_other_ends_of_lines_in_its_message_is_read_whole(
+    logger: logging.Logger, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TALLY_LOG_FORMAT", "json")
+    driver_log.begin(logger.name)
+    logger.warning("no zone\u2028 named \x85")
+    log = tmp_path / "stream.log"
+    log.write_text(capsys.readouterr().out)
+    assert driver_log.messages(lines_of(tail(log))) == ["no zone\u2028 named \x85"]
 
 
 def test_a_logger_that_is_shown_already_is_shown_once(

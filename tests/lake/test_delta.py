@@ -69,6 +69,23 @@ def test_a_harmed_entry_is_named(table: str, version: int, act: Callable[[Path],
     assert (log.harmed, log.wrong, log.version) == (version, says, 6)
 
 
+# What str.splitlines() takes for the end of a line, and may stand in a JSON text as it is.
+ENDS = "\x1c\x85\u2028\u2029"
+
+
+def test_a_text_with_other_ends_of_lines_does_not_tear_an_entry(tmp_path: Path) -> None:
+    path = str(tmp_path / "t")
+    words = {"userMetadata": delta.words("micro-batch", batch=7)}
+    rows = pa.table({"name": [f"{one}x" for one in ENDS]})
+    write_deltalake(path, rows, commit_properties=CommitProperties(custom_metadata=words))
+    text = entry(path, 0).read_bytes().decode()
+    entry(path, 0).write_bytes(text.replace('"commitInfo":{', f'"commitInfo":{{"by":"a{ENDS[1:]}b",').encode())
+    log = delta.log(path)
+    assert (log.version, log.harmed, log.wrong) == (0, None, "")
+    assert [commit.words.get("batch") for commit in log.commits] == [7]
+    assert "by" in delta.commit_info(entry(path, 0).read_bytes().decode())
+
+
 def test_what_a_checkpoint_stands_for_need_not_be_there(table: str) -> None:
     DeltaTable(table).create_checkpoint()
     commit(table, None)

@@ -52,6 +52,23 @@ def test_an_aggregation_is_taken_apart(rows: DataFrame) -> None:
 
 
 @pytest.mark.parametrize(
+    ("measure", "kind"),
+    [
+        ("sum(cast(n as decimal(8,2)))", "Sum of UnscaledValue"),
+        ("sum(cast(n as decimal(9,2)))", "Sum"),
+        ("avg(cast(n as decimal(11,2)))", "Average of UnscaledValue"),
+        ("avg(cast(n as decimal(12,2)))", "Average"),
+    ],
+)
+def test_decimals_of_few_digits_are_taken_without_their_point(rows: DataFrame, measure: str, kind: str) -> None:
+    out = rows.groupBy("k").agg(F.expr(measure))
+    (one,) = aggregate(out).measures
+    assert one.kind == kind
+    assert [str(given.dataType().typeName())[:7] for given in one.arguments] == ["decimal"]
+    assert ("UnscaledValue" in out._jdf.queryExecution().optimizedPlan().toString()) == (kind != kind.split()[0])
+
+
+@pytest.mark.parametrize(
     ("measure", "state"),
     [
         ("count(n)", ["count"]),
@@ -62,6 +79,8 @@ def test_an_aggregation_is_taken_apart(rows: DataFrame) -> None:
         ("sum(cast(n as decimal(38,2)))", ["sum", "isEmpty"]),
         ("avg(n)", ["sum", "count"]),
         ("avg(cast(n as decimal(10,2)))", ["sum", "count"]),
+        ("avg(cast(n as decimal(12,2)))", ["sum", "count"]),
+        ("sum(cast(n as decimal(8,2)))", ["sum"]),
         ("min(t)", ["min"]),
         ("max(t)", ["max"]),
         ("max_by(t, n)", ["valueWithExtremumOrdering", "extremumOrdering"]),
@@ -79,8 +98,8 @@ def test_what_spark_keeps_of_an_aggregate(rows: DataFrame, measure: str, state: 
     assert one.evaluated.references().toSeq().size() <= len(state)
 
 
-def test_an_average_of_decimals_is_kept_as_a_sum_of_ten_more_digits(rows: DataFrame) -> None:
-    for digits, kept in ((10, "decimal(20,2)"), (38, "decimal(38,2)")):
+def test_an_average_of_decimals_is_kept_as_a_sum_of_ten_more_digits_or_of_doubles(rows: DataFrame) -> None:
+    for digits, kept in ((11, "double"), (12, "decimal(22,2)"), (38, "decimal(38,2)")):
         (one,) = aggregate(rows.groupBy("k").agg(F.avg(F.col("n").cast(f"decimal({digits},2)")))).measures
         assert [str(attribute.dataType().simpleString()) for attribute in one.state] == [kept, "bigint"]
 

@@ -134,6 +134,7 @@ REFUSED: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
     "least interval": (agg("min(at - timestamp'2026-01-01')"), "INTERVAL"),
     "sum that is null": (agg("try_sum(cents)"), "on its way"),
     "odd name": (agg("max(named_struct('a b', id))"), "cannot name a table's column"),
+    "a name twice": (agg("max(struct(id as a, fare as A))"), "is twice in a struct"),
     "chance": (lambda rows: counted(rows.where("rand() < 0.5")), "another value each time"),
     "clock": (lambda rows: counted(rows.where("at < current_timestamp()")), "another value each time"),
     "udf of columns": (lambda rows: counted(rows.where(centred("fare") > 0)), "a udf over whole columns"),
@@ -175,6 +176,16 @@ def test_single_events_need_a_query_of_their_own(spark: SparkSession) -> None:
 
     found = combinable(rows, spark)
     assert isinstance(found, Refusal) and "there is nothing to add up" in found.reason
+
+
+def test_without_ansi_mode_nothing_is_combined(spark: SparkSession) -> None:
+    """A sum that outgrows its type is null there, as one of no values is in parts."""
+    spark.conf.set("spark.sql.ansi.enabled", "false")
+    try:
+        found = combinable(of(agg("sum(wide)")), spark)
+    finally:
+        spark.conf.unset("spark.sql.ansi.enabled")
+    assert isinstance(found, Refusal) and "ANSI" in found.reason
 
 
 def test_a_refusal_has_the_line_of_the_expression(spark: SparkSession) -> None:

@@ -30,6 +30,7 @@ MEASURES = """
     stddev(tip) AS v_tip, stddev_pop(price) AS v_price, var_pop(small) AS v_small, variance(fare) AS w_fare,
     max_by(name, struct(day, name)) AS latest, min_by(price, id) AS eldest,
     sum(cents) FILTER (WHERE paid) AS s_paid, count(*) FILTER (WHERE fare > 0) AS above_zero,
+    avg(CAST(price * 1000 AS DECIMAL(11,0))) AS a_few, sum(CAST(price % 1000 AS DECIMAL(8,5))) AS s_few,
     round(sum(price) / count(*), 1) AS rounded, coalesce(sum(cents), 0) + 1 AS more
 """
 
@@ -200,6 +201,26 @@ def test_a_sum_of_bigints_outgrows_its_type_on_its_way_and_comes_back(spark: Spa
     _, together = rows_of(spark, declared, frame_of(spark, rows), [frame_of(spark, rows)])
     _, apart = rows_of(spark, declared, frame_of(spark, rows), [frame_of(spark, [row]) for row in rows])
     assert [row["m"] for frame in (together, apart) for row in frame.collect()] == [2**62, 2**62]
+
+
+@pytest.mark.parametrize(
+    ("scale", "values"),
+    [
+        (0, [69202146910] * 6 + [92025697603]),  # as DOUBLE ....8572, exactly ....8571
+        (2, [84845751376] * 31 + [82339780395]),
+        (11, [93061252368] * 6 + [35000878205]),
+        (0, [99999999999, -99999999999, 1] * 7 + [0]),
+    ],
+)
+def test_an_average_of_decimals_of_few_digits_is_rounded_as_spark_does(
+    spark: SparkSession, scale: int, values: list[int]
+) -> None:
+    few = f"avg(cast(wide as decimal(11,{scale})))"
+    declared = of(lambda rows: rows.groupBy("window", "zone").agg(F.expr(few).alias("m")))
+    rows = [{"id": at, "zone": 1, "at": T0, "wide": Decimal(one).scaleb(-scale)} for at, one in enumerate(values)]
+    pieces = [frame_of(spark, rows[at::PIECES]) for at in range(PIECES)]
+    direct, combined = rows_of(spark, declared, frame_of(spark, rows), pieces)
+    assert combined.schema == direct.schema and combined.collect() == direct.collect()
 
 
 def test_what_the_finish_leaves_out_stands_in_parts(spark: SparkSession) -> None:

@@ -20,12 +20,15 @@ def slot(**given: Any) -> Slot:
     return Slot(**{**plain, **given})
 
 
+AMOUNT = frozenset({(0, "amount")})
 CLOSE = slot(same=1, close=1, apart=[3 * STEP], apart_by=[300 * STEP])
 
 
 def layers(one: Slot, *supports: Support, single: bool = False) -> Layers:
     behind = supports or [Support(events=2, scale={"amount": 100.0})]
-    return Layers(sides={}, slots={0: one}, sealed={}, accounts=[], supports={0: behind}, made_of=[None], single=single)
+    return Layers(
+        sides={}, slots={0: one}, sealed={}, accounts=[], supports={0: behind}, made_of=[AMOUNT], single=single
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,7 +78,6 @@ BOTH = [Support(scale={"fare": 5.0, "tip": 7.0}), Support(scale={"paid": 11.0})]
 @pytest.mark.parametrize(
     ("made", "size"),
     [
-        (None, 7.0 + 11.0),  # not known: the largest of each topic
         (frozenset({(0, "fare")}), 5.0),
         (frozenset({(0, "fare"), (1, "paid")}), 5.0 + 11.0),
         (frozenset({(1, "tip")}), 0.0),

@@ -40,6 +40,14 @@ def test_one_that_was_only_planned_is_read_again_from_its_start(tmp_path: Path) 
     assert reached == {"rides": {0: 200, 1: 9}}
 
 
+def test_a_text_with_other_ends_of_lines_does_not_tear_an_entry(tmp_path: Path) -> None:
+    plan(tmp_path, 0, {"0": 100}, committed=False)
+    file = tmp_path / "offsets" / "0"
+    file.write_bytes(file.read_bytes().replace(b"0}", '0,"conf":{"app":"a\x85\u2028b"}}'.encode(), 1))
+    assert checkpoint.plan_fault(str(tmp_path), 0, ["rides"]) == ""
+    assert checkpoint.planned(str(tmp_path), 0, ["rides"]).ranges == {"rides": {0: (0, 100)}}
+
+
 def test_a_garbled_beginning_is_refused_by_name(tmp_path: Path) -> None:
     plan(tmp_path, 0, {"0": 100}, committed=False)
     (tmp_path / "sources" / "0").mkdir(parents=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
-from tally.catalog.spec import Pipeline
+from tally.catalog.spec import Pipeline, Topic
 from tally.checks.grouping import Lineage
 from tally.checks.plan import Expression, Node, refuse
 
@@ -34,19 +34,25 @@ CURES = {
     "Sum": "F.sum of a type that has room: F.sum(F.col(x).cast('decimal(28,0)'))",
     "Average": "F.avg of a type that has room: F.avg(F.col(x).cast('decimal(28,4)'))",
     "Mode": "F.mode(column, True) takes the least of equally frequent values",
-    "MaxBy": 'end the order with what decides: F.max_by("x", F.struct("at", "x")), or with the unique column',
-    "MinBy": 'end the order with what decides: F.min_by("x", F.struct("at", "x")), or with the unique column',
+    "MaxBy": 'end the order with what decides: F.max_by("x", F.struct("at", "x")), or with event time and unique id',
+    "MinBy": 'end the order with what decides: F.min_by("x", F.struct("at", "x")), or with event time and unique id',
     "ListAgg": "LISTAGG(x, ',') WITHIN GROUP (ORDER BY x), or F.array_join(F.array_sort(F.collect_list(...)), ',')",
     "PythonUDAF": "use Spark's own aggregates, or gather: F.array_sort(F.collect_list(...)) and a udf over the array",
 }
 NAMED = "name the order: F.min_by or F.max_by of a struct that ends with the value itself"
-TO_TEXT = {"Cast", "FormatString", "StructsToJson", "StructsToCsv", "ToPrettyString"}
+TO_TEXT = {"Cast", "FormatString", "FormatNumber", "StructsToJson", "StructsToCsv", "StructsToXml", "ToPrettyString"}
 FLOATING = re.compile("double|float")
 # Small changes of what these are given change what they give a little.
 SMOOTH = {
     "Alias", "Add", "Subtract", "Multiply", "Divide", "TryAdd", "TrySubtract", "TryMultiply", "TryDivide", "UnaryMinus",
     "UnaryPositive", "Abs", "Coalesce", "Nvl", "NullIf", "NaNvl", "Greatest", "Least", "If", "CaseWhen", "KnownNotNull",
     "KnownNullable", "KnownFloatingPointNormalized", "NormalizeNaNAndZero",
+}  # fmt: skip
+# Of 0.0 and of -0.0 these give the same, but for the sign of a zero.
+SAME_OF_ZEROS = SMOOTH | {
+    "EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual", "And", "Or", "Not",
+    "In", "IsNull", "IsNotNull", "IsNaN", "Round", "BRound", "Floor", "Ceil", "RoundFloor", "RoundCeil",
+    "CreateNamedStruct", "CreateArray", "GetStructField",
 }  # fmt: skip
 
 
@@ -89,9 +95,30 @@ def decided(value: Expression, orders: Sequence[Expression], lineage: Lineage, p
     parts = [part for order in orders for part in parts_of(order, lineage)]
     if any(value.is_same_as(part) for part in parts):
         return True
-    told = {lineage.origin(part.id) for part in parts} - {None}
-    unique = {at for at, topic in enumerate(pipeline.reads) if topic.unique and (at, topic.unique) in told}
-    return all(origin in told or (origin is not None and origin[0] in unique) for origin in lineage.origins(value))
+    told = {lineage.origin(part.id) for part in parts if not FLOATING.search(part.type)} - {None}
+    nearly = {lineage.origin(part.id) for part in parts} - {None}  # 0.0 and -0.0 are alike in an order
+    unique = {at for at, topic in enumerate(pipeline.reads) if tells_apart(nearly, at, topic, pipeline)}
+    origins = lineage.origins(value)
+    left = {origin for origin in origins if origin not in told and (origin is None or origin[0] not in unique)}
+    return left <= nearly and same_of_zeros(value, left, lineage)
+
+
+def tells_apart(told: Set[tuple[int, str] | None], at: int, topic: Topic, pipeline: Pipeline) -> bool:
+    """Whether columns tell the events of a window apart: of one id, those further apart than the lateness stay."""
+    once = not pipeline.window.by_key and pipeline.window.size <= topic.lateness
+    return (at, topic.unique) in told and (once or (at, topic.event_time) in told)
+
+
+def same_of_zeros(value: Expression, among: Set[tuple[int, str] | None], lineage: Lineage) -> bool:
+    """Whether a value made of these columns is the same, but for the sign of a zero, where 0.0 is one and -0.0."""
+    if among.isdisjoint(lineage.origins(value)):
+        return True
+    if value.kind == "AttributeReference":
+        made = lineage.made.get(value.id or -1)
+        return made is None or same_of_zeros(made, among, lineage)
+    if value.kind not in SAME_OF_ZEROS and (value.kind != "Cast" or is_text(value)):
+        return False
+    return all(same_of_zeros(child, among, lineage) for child in value.below)
 
 
 def parts_of(order: Expression, lineage: Lineage) -> list[Expression]:

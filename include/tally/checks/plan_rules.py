@@ -122,8 +122,12 @@ def folded(constant: Expression) -> str:
 
 
 def check_names(columns: DataType, pipeline: Pipeline) -> None:
-    """Refuse names inside structs that a Delta table cannot have."""
+    """Refuse names inside structs that a Delta table cannot have; it does not tell upper case from lower."""
     if isinstance(columns, StructType):
+        names = [name.lower() for name in columns.names]
+        twice = next((name for name in columns.names if names.count(name.lower()) > 1), None)
+        if twice is not None:
+            refuse(pipeline, f"{twice!r} is twice in a struct, and a table cannot hold that", "give each its own name")
         for field in columns.fields:
             if REFUSED_BY_DELTA.intersection(field.name):
                 refuse(pipeline, f"{field.name!r} cannot name a table's column", "leave out blanks and , ; { } ( ) =")

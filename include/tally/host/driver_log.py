@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from tally.base.lines import lines_of
 from tally.base.settings import settings
 
 # The logger that all modules of a driver are below.
@@ -64,7 +65,7 @@ def moment(record: logging.LogRecord) -> str:
 
 def messages(lines: Iterable[str]) -> list[str]:
     """What lines of a log say, without their stamps; lines of others as they are."""
-    return [said for line in lines for said in message(line).splitlines()]
+    return [said for line in lines for said in lines_of(message(line))]
 
 
 def message(line: str) -> str:

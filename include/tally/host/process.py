@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from tally.base.lines import lines_of
 from tally.host.waiting import until
 
 # Where no more is known than when a process was created by the wall clock: the seconds by which a step of the clock may
@@ -195,7 +196,7 @@ def tail(log: Path, lines: int = 12, since: int = 0) -> str:
         with log.open("rb") as file:
             begins = max(since, log.stat().st_size - TAIL)
             file.seek(begins)
-            read = file.read().decode(errors="replace").splitlines()
+            read = lines_of(file.read().decode(errors="replace"))
             return "\n".join(read[1 if begins > since else 0 :][-lines:])
     except OSError:
         return ""

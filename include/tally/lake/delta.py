@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from tally.base.errors import TallyError
+from tally.base.lines import lines_of
 
 KEY = "tally"
 ENTRY = re.compile(r"(\d{20})\.json")
@@ -162,7 +163,7 @@ def entry(file: Path, *, whole: bool = True) -> tuple[str, dict[str, Any] | None
     if not whole:
         return "", None
     try:
-        actions = [json.loads(line) for line in file.read_text().splitlines()]
+        actions = [json.loads(line) for line in lines_of(file.read_bytes().decode())]
         info: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
         files = sum("add" in action for action in actions)
     except (OSError, ValueError, TypeError):
@@ -174,7 +175,7 @@ def entry(file: Path, *, whole: bool = True) -> tuple[str, dict[str, Any] | None
 
 def commit_info(text: str) -> dict[str, Any]:
     """The commitInfo of a log entry."""
-    for line in text.splitlines():
+    for line in lines_of(text):
         if line.startswith('{"commitInfo"'):
             found: dict[str, Any] = json.loads(line)["commitInfo"]
             return found

@@ -20,12 +20,13 @@ class Measure:
 
     @property
     def kind(self) -> str:
-        """As Spark calls it: the name of its class."""
-        return str(self.function.getClass().getSimpleName())
+        """As Spark calls it: the name of its class; "... of UnscaledValue" where DECIMALs lose their point."""
+        return " of ".join(named(one) for one in (self.function, *filter(is_unscaled, items(self.function.children()))))
 
     @property
     def arguments(self) -> list[Any]:
-        return items(self.function.children())
+        """What it is given; DECIMALs whole."""
+        return [one.child() if is_unscaled(one) else one for one in items(self.function.children())]
 
     @property
     def state(self) -> list[Any]:
@@ -176,9 +177,13 @@ def replaced(spark: SparkSession, plan: Any) -> Any:
 
 
 def aggregation(spark: SparkSession, aggregate: Any) -> Aggregation:
-    """An Aggregate's groups and measures, each once, and its results in terms of them."""
-    jvm: Any = spark.sparkContext._jvm
-    apart = jvm.org.apache.spark.sql.catalyst.planning.PhysicalAggregation.unapply(aggregate).get()
+    """An Aggregate's groups and measures, each once, and its results in terms of them.
+
+    Of DECIMALs of few digits they are what Spark's optimizer makes of them: an average is then one of DOUBLE.
+    """
+    catalyst: Any = spark.sparkContext._jvm.org.apache.spark.sql.catalyst
+    optimized = catalyst.optimizer.DecimalAggregates.apply(aggregate)
+    apart = catalyst.planning.PhysicalAggregation.unapply(optimized).get()
     measures = [
         Measure(
             function=one.aggregateFunction(),
@@ -188,6 +193,14 @@ def aggregation(spark: SparkSession, aggregate: Any) -> Aggregation:
         for one in items(apart._2())
     ]
     return Aggregation(groups=items(apart._1()), measures=measures, results=items(apart._3()), below=apart._4())
+
+
+def named(expression: Any) -> str:
+    return str(expression.getClass().getSimpleName())
+
+
+def is_unscaled(expression: Any) -> bool:
+    return named(expression) == "UnscaledValue"
 
 
 def bound(spark: SparkSession, expression: Any, attribute: Any) -> Any:

@@ -106,6 +106,22 @@ def kept_average(buffers: Buffers, names: Sequence[str], kinds: Sequence[DataTyp
     return [F.coalesce(total, F.lit(0)), known(buffers.counted(names[0]))]
 
 
+def kept_unscaled_sum(buffers: Buffers, names: Sequence[str], kinds: Sequence[DataType]) -> list[Column]:
+    return [unscaled(buffers.summed(names[0], kinds[0]), kinds[0]).cast("bigint")]
+
+
+def kept_unscaled_average(buffers: Buffers, names: Sequence[str], kinds: Sequence[DataType]) -> list[Column]:
+    """Of DECIMALs of few digits Spark adds up DOUBLEs without a fraction: exactly, up to 2^53 in all."""
+    total = unscaled(buffers.summed(names[0], kinds[0]), kinds[0]).cast("double")
+    return [F.coalesce(total, F.lit(0.0)), known(buffers.counted(names[0]))]
+
+
+def unscaled(total: Column, kind: DataType) -> Column:
+    """A sum of DECIMALs without their point."""
+    assert isinstance(kind, DecimalType)
+    return (total * F.lit(10**kind.scale).cast(DecimalType(kind.scale + 1, 0))).cast(DecimalType(WIDEST, 0))
+
+
 def kept_least(buffers: Buffers, names: Sequence[str], _: Sequence[DataType]) -> list[Column]:
     return [F.col(buffers.keep(F.min(names[0]), Add.MIN, names[0]))]
 
@@ -139,6 +155,8 @@ WAYS: dict[str, Way] = {
     "Count": kept_count,
     "Sum": kept_sum,
     "Average": kept_average,
+    "Sum of UnscaledValue": kept_unscaled_sum,
+    "Average of UnscaledValue": kept_unscaled_average,
     "Min": kept_least,
     "Max": kept_greatest,
     "MinBy": kept_least_by,

@@ -24,6 +24,9 @@ def combinable(pipeline: Pipeline, spark: SparkSession) -> Split | Refusal:
     kind = kind_of(pipeline)
     if kind.alone:
         return Refusal(pipeline=pipeline.name, reason=kind.alone, where=pipeline.where)
+    if spark.conf.get("spark.sql.ansi.enabled") != "true":
+        nulls = "without Spark's ANSI mode a sum that outgrows its type is null, and parts take that for no values"
+        return Refusal(pipeline=pipeline.name, reason=nulls, where=pipeline.where)
     for topic in pipeline.reads:
         strange = [field.type for field in topic.schema if field.name == topic.unique and not IDS.fullmatch(field.type)]
         if strange:

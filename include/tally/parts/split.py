@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from tally.checks.grouping import top_aggregate
+from tally.checks.grouping import Lineage, top_aggregate
 from tally.checks.plan import node_of
 from tally.lake import inside_spark
 from tally.lake.inside_spark import Aggregation, Bound, Measure, Template
@@ -30,6 +30,7 @@ class Split:
     schema: StructType
     groups: tuple[str, ...]
     buffers: tuple[Buffer, ...]
+    window: str  # which of the groups is the pipeline's
     taking: Template
     addition: Template
     finish: Template
@@ -55,7 +56,8 @@ class Split:
 def split(spark: SparkSession, out: DataFrame, given: DataFrame) -> Split:
     """The function that gives `out` of `given`, in two at its aggregation; it must be one that can be combined."""
     bare = inside_spark.replaced(spark, inside_spark.plan_of(given))
-    above, aggregate = top_aggregate(node_of(inside_spark.replaced(spark, inside_spark.plan_of(out)), [bare]))
+    plan = node_of(inside_spark.replaced(spark, inside_spark.plan_of(out)), [bare])
+    above, aggregate = top_aggregate(plan)
     assert aggregate is not None
     apart = inside_spark.aggregation(spark, aggregate.jvm)
     groups = tuple(f"g{at}" for at, _ in enumerate(apart.groups))
@@ -80,10 +82,17 @@ def split(spark: SparkSession, out: DataFrame, given: DataFrame) -> Split:
         schema=empty.schema,
         groups=groups,
         buffers=tuple(kept),
+        window=window_of(apart.groups, Lineage(plan, [given])),
         taking=Template.of(taken, inside_spark.frame_of(bare, spark)),
         addition=Template.of(addition, empty),
         finish=Template.of(finish, empty),
     )
+
+
+def window_of(groups: Sequence[Any], lineage: Lineage) -> str:
+    """The group that is the window which the function was given: others may have its type."""
+    ids = [int(one.toAttribute().exprId().id()) for one in groups]
+    return next(f"g{at}" for at, one in enumerate(ids) if lineage.origin(one) == (0, "window"))
 
 
 def finished(

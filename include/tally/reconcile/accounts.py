@@ -23,10 +23,10 @@ from tally.lake import delta
 from tally.reconcile.conservation import Conservation
 from tally.reconcile.cut import Cut
 from tally.reconcile.replay import expected_rows
+from tally.reconcile.rows.made_of import is_number
 from tally.sources import archive
 from tally.sources.columns import columns
 
-FLOATING = ("DOUBLE", "FLOAT")
 Numbers = np.ndarray[tuple[int], np.dtype[Any]]
 
 
@@ -35,7 +35,7 @@ class Support:
     """What stands behind some rows: how many events, their size, the last ingest, and whether the layers differ."""
 
     events: int = 0
-    scale: Mapping[str, float] = field(default_factory=dict)  # by floating column, the sum of the sizes
+    scale: Mapping[str, float] = field(default_factory=dict)  # by column of numbers, the sum of the sizes
     newest: int = -1
     differing: bool = False
 
@@ -47,7 +47,7 @@ class Account:
     places: Mapping[str, int]
     starts: Sequence[int]
     events: Numbers
-    scale: Mapping[str, Numbers]  # by floating column, the sum of the sizes
+    scale: Mapping[str, Numbers]  # by column of numbers, the sum of the sizes
     newest: Numbers  # the last ingest that had a say in them
     differing: Numbers  # whether one layer counts an event that the other doesn't
 
@@ -91,7 +91,7 @@ def times_of(cut: Cut, ranges: Sequence[Range], ends: Mapping[int, int]) -> list
 
 def counted(events: DataFrame, topic: Topic, cut: Cut) -> Account:
     time, step = F.unix_millis(topic.event_time), F.lit(millis(cut.pipeline.window.step))
-    sizes = {one.name: F.sum(F.abs(one.name).cast("double")) for one in topic.schema if one.type in FLOATING}
+    sizes = {one.name: F.sum(F.abs(F.col(one.name).cast("double"))) for one in topic.schema if is_number(one)}
     scale = [F.coalesce(size, F.lit(0.0)).alias(f"scale {name}") for name, size in sizes.items()]
     rows = (
         events.groupBy((time - F.pmod(time, step)).alias("cell"), place(topic, cut).alias("place"))
@@ -106,7 +106,7 @@ def counted(events: DataFrame, topic: Topic, cut: Cut) -> Account:
     return of_rows(rows, list(sizes))
 
 
-def of_rows(rows: Sequence[Any], floating: Sequence[str] = ()) -> Account:
+def of_rows(rows: Sequence[Any], sized: Sequence[str] = ()) -> Account:
     """An account from its counts by cell and place."""
     places = Counter[str]()
     for row in rows:
@@ -123,7 +123,7 @@ def of_rows(rows: Sequence[Any], floating: Sequence[str] = ()) -> Account:
         places=places,
         starts=starts,
         events=by_cell("events", "int64", np.add, 0),
-        scale={name: by_cell(f"scale {name}", "float64", np.add, 0.0) for name in floating},
+        scale={name: by_cell(f"scale {name}", "float64", np.add, 0.0) for name in sized},
         newest=by_cell("newest", "int64", np.maximum, -1),
         differing=by_cell("differing", "bool", np.logical_or, False),
     )

@@ -102,7 +102,7 @@ def read(spark: SparkSession, cut: Cut, ranges: Sequence[Range]) -> Layers:
 def summed(made: MadeOf, supports: Sequence[Support]) -> float:
     """The size of what a measure sums: of its largest column in each topic, together."""
     return sum(
-        max((size for name, size in one.scale.items() if made is None or (at, name) in made), default=0.0)
+        max((size for name, size in one.scale.items() if (at, name) in made), default=0.0)
         for at, one in enumerate(supports)
     )
 

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from tally.reconcile.rows.made_of import MadeOf
 
+# Grows when the same function would be said to mean something else here.
+ANALYSIS = 2
+
 
 @dataclass(frozen=True, kw_only=True)
 class Meaning:
@@ -31,7 +34,7 @@ class Meaning:
     made_of: Mapping[str, MadeOf]
 
     def as_json(self) -> dict[str, Any]:
-        made = {name: None if one is None else sorted(map(list, one)) for name, one in self.made_of.items()}
+        made = {name: sorted(map(list, one)) for name, one in self.made_of.items()}
         return {"by": analysed_by(), "late_rule": self.late_rule, "filters": self.filters, "made_of": made}
 
     @classmethod
@@ -39,16 +42,13 @@ class Meaning:
         """None where another analysis said it, or none did."""
         if not said or said["by"] != analysed_by():
             return None
-        made = {
-            name: None if one is None else frozenset((at, column) for at, column in one)
-            for name, one in said["made_of"].items()
-        }
+        made = {name: frozenset((at, column) for at, column in one) for name, one in said["made_of"].items()}
         return cls(late_rule=said["late_rule"], filters=said["filters"], made_of=made)
 
 
 def analysed_by() -> str:
     """The versions of what looked at the function."""
-    return f"{ENGINE} {version('pyspark')}"
+    return f"{ENGINE}.{ANALYSIS} {version('pyspark')}"
 
 
 def kept(pipeline: Pipeline) -> Meaning | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tally.base.errors import AnswerIsNo
+from tally.base.lines import lines_of
 from tally.base.settings import settings
 from tally.control.ledger import HELD, Ranges
 
@@ -122,12 +123,10 @@ def commit_fault(checkpoint: str, batch: int) -> str:
 def log_lines(path: Path) -> tuple[str, list[Any]]:
     """What is wrong with a log's entry as a whole, and its documents; a source that has nothing is told as "-"."""
     try:
-        lines = path.read_text().splitlines()
-        if not lines:
-            return "is empty", []
-        if not lines[0].startswith("v"):
-            return "is garbled", []
-        return "", [None if line == "-" else json.loads(line) for line in lines[1:]]
+        version, *entries = lines_of(path.read_bytes().decode()) or [""]
+        if not version.startswith("v"):
+            return "is garbled" if version or entries else "is empty", []
+        return "", [None if line == "-" else json.loads(line) for line in entries]
     except (OSError, ValueError) as error:
         return ("is missing" if isinstance(error, FileNotFoundError) else "is garbled or cut short"), []
 
@@ -136,8 +135,8 @@ def entry(checkpoint: str, batch: int, topics: list[str]) -> tuple[dict[str, Any
     """One entry of the offset log: its metadata and the end offsets per topic."""
     path = Path(checkpoint, "offsets", str(batch))
     try:
-        lines = [line for line in path.read_text().splitlines() if line.startswith("{")]
-        metadata, sources = json.loads(lines[0]), [json.loads(line) for line in lines[1:]]
+        found = [json.loads(line) for line in lines_of(path.read_bytes().decode()) if line.startswith("{")]
+        metadata, sources = found[0], found[1:]
     except (OSError, ValueError, IndexError) as error:
         raise unreadable(path, error) from None
     return metadata, by_topic(sources)

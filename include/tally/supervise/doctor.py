@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from tally.base.duration import from_millis, iso
 from tally.base.errors import TallyError
+from tally.base.lines import lines_of
 from tally.base.safe_text import printable
 from tally.base.settings import settings
 from tally.catalog.load import catalogue
@@ -128,7 +129,7 @@ def of_driver(name: str) -> Finding:
     log = Path((driver or {}).get("log") or driver_files.log_path(app))
     spoke = "never spoke" if silent is None else f"spoke {max(silent, 0) // 1000} s ago"
     running = streams.wanted(name)["state"] == "running"
-    said = [line for line in driver_log.messages(process.tail(log, LAST_LINES).splitlines()) if line.strip()]
+    said = [line for line in driver_log.messages(lines_of(process.tail(log, LAST_LINES))) if line.strip()]
     ending = f"; log {log}" + (": " + " | ".join(line.strip()[:160] for line in said) if said else "")
     deaths, words = int((driver or {}).get("deaths", 0)), str((driver or {}).get("last_words", ""))
     if not lives:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 
 from tally.base.errors import AnswerIsNo, TallyError
+from tally.base.lines import lines_of
 from tally.control import incidents, streams
 from tally.control.store import now_ms
 from tally.host import driver_files, driver_log, lock, process
@@ -126,7 +127,7 @@ def last_words(seen: Seen) -> str:
     mine = "log_from" in launched and launched.get("pid") == seen.pid
     since = int(launched["log_from"]) if mine else 0
     tail = process.tail(driver_files.log_path(seen.app), LINES if mine else 2, since)
-    words = memory.last_words(driver_log.messages(tail.splitlines()))
+    words = memory.last_words(driver_log.messages(lines_of(tail)))
     return words or (SILENT if mine else "")
 
 

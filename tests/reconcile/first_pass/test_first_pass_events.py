@@ -28,6 +28,7 @@ from tally.reconcile.cut import Cut
 from tally.reconcile.first_pass import events
 from tally.reconcile.first_pass.unsure import Unsure
 from tally.reconcile.replay import expected_rows
+from tally.reconcile.rows.made_of import is_number
 from tally.sources import archive
 
 PARTITIONS = 2
@@ -89,12 +90,18 @@ def written(orders: Topic, rows: Sequence[dict[str, Any]]) -> None:
 def by_first_pass(orders: Topic, made: Cut) -> Account:
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        return events.of_topic(connection, made, orders, TIMES, ["amount"])
+        return events.of_topic(connection, made, orders, TIMES, [one.name for one in orders.schema if is_number(one)])
 
 
 def told(one: Account) -> Any:
     plain = [dict(one.places), list(one.starts), list(one.events), list(one.newest), list(map(bool, one.differing))]
     return plain, {name: [round(size, 9) for size in sizes.tolist()] for name, sizes in one.scale.items()}
+
+
+def test_the_sizes_of_all_numbers_that_are_summed_are_told() -> None:
+    """Sums of DECIMALs as DOUBLEs round too: where they cancel, only the sizes tell of it."""
+    paid = topic("paid", schema="at TIMESTAMP, amount DECIMAL(10,2), n BIGINT", event_time="at", lateness="1 minute")
+    assert events.sized([paid], [frozenset({(0, "amount")})]) == [["amount"]]
 
 
 COUNT = iter(range(10**6))

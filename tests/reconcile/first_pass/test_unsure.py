@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -67,6 +69,13 @@ def test_the_files_of_a_version_are_those_of_the_log_with_its_checkpoint(tmp_pat
         _ = Snapshot(path=made.path, version=5).files
 
 
+def test_the_files_of_an_entry_with_other_ends_of_lines_in_a_text_are_found(tmp_path: Path) -> None:
+    path, days = str(tmp_path / "table"), pa.array([0], pa.date32())
+    write_deltalake(path, pa.table({"name": ["\x85\u2028\u2029"], "_date": days}), partition_by=["_date"])
+    (file,) = Snapshot(path=path, version=0).files
+    assert (Path(path) / file).is_file()
+
+
 def test_two_readers_that_disagree_about_the_files_are_not_believed(tmp_path: Path) -> None:
     made = table(tmp_path)
     files = {**made.files, "_date=1970-01-01/more.parquet": "1970-01-01"}
@@ -74,6 +83,23 @@ def test_two_readers_that_disagree_about_the_files_are_not_believed(tmp_path: Pa
     doubted.__dict__["files"] = files
     with pytest.raises(Unsure, match="two readers"):
         _ = doubted.types
+
+
+@pytest.mark.parametrize("column", [pa.array([1.7]), pa.array([1], pa.int32()), pa.array(["1"]), None])
+def test_any_file_with_a_column_of_another_type_is_spark_s(tmp_path: Path, column: pa.Array | None) -> None:
+    path, days = str(tmp_path / "table"), pa.array([0], pa.date32())
+    for at in range(2):
+        rows = {"n": pa.array([at]), "at": pa.array([at], pa.timestamp("us", "UTC")), "_date": days}
+        write_deltalake(path, pa.table(rows), partition_by=["_date"], mode="append")
+    made = Snapshot(path=path, version=1)
+    with duckdb.connect() as connection:
+        found = connection.execute(made.read(connection, ["n"], "at", [(0, 1)])).fetchall()
+        assert found == [(0,), (1,)]
+        file = Path(path) / list(made.files)[-1]
+        rows = pq.ParquetFile(file).read().drop(["n"])
+        pq.write_table(rows if column is None else rows.append_column("n", column), file)
+        with pytest.raises(duckdb.Error if column is None else Unsure, match=r"other types|not found"):
+            made.read(connection, ["n"], "at", [(0, 1)])
 
 
 def test_a_file_with_a_deletion_vector_is_spark_s(tmp_path: Path) -> None:

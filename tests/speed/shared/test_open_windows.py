@@ -47,6 +47,17 @@ def test_what_is_there_of_some_groups_null_and_nan_among_them() -> None:
     assert found[1] == {"g0": None, "g1": None, "b0": None}
 
 
+def test_groups_and_totals_of_years_that_python_has_no_time_for() -> None:
+    days, times = pa.array([10**7, -(10**6)], pa.int32()).cast(pa.date32()), pa.array([3 * 10**17, -(10**17)])
+    nested = pa.StructArray.from_arrays([days, pa.array([[at] for at in times.cast(STAMP)])], ["day", "times"])
+    far = {"g1": nested, "g2": days, "g3": times.cast(pa.timestamp("us")), "b0": times.cast(STAMP), "b1": nested}
+    window = rows((0, 1.0, 5), (0, 1.0, 5))["g0"]
+    held, some = OpenWindows(("g0", "g1", "g2", "g3"), "g0"), pa.table({"g0": window, **far})
+    held.put(some)
+    held.put(some.slice(1))
+    assert held.totals is not None and held.totals.num_rows == 2 and held.of(some).equals(some)
+
+
 def test_a_window_that_ends_at_the_watermark_is_over() -> None:
     held = windows((0, 1.0, 5), (1, 1.0, 7))
     held.close(int(T0.timestamp() * 1000) + 60_000)

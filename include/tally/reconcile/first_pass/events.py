@@ -18,7 +18,7 @@ from tally.base.sql_text import quoted
 from tally.catalog.ranges import Range, merge
 from tally.catalog.spec import Topic
 from tally.kinds import fates, kind_of
-from tally.reconcile.accounts import FLOATING, Account, times_of
+from tally.reconcile.accounts import Account, times_of
 from tally.reconcile.cut import Cut
 from tally.reconcile.first_pass import unsure
 from tally.reconcile.first_pass.tables import Snapshot
@@ -45,7 +45,7 @@ def account(
 ) -> list[tuple[list[Range], Account]]:  # fmt: skip
     """What became of the events that windows of the ranges are made of: by topic, with the event times.
 
-    `sized` says of which floating columns of each topic the sizes are summed.
+    `sized` says of which columns of each topic the sizes are summed.
     """
     parts = zip(cut.pipeline.reads, times_of(cut, ranges, ends), sized, strict=True)
     return [(times, of_topic(connection, cut, topic, times, names)) for topic, times, names in parts]
@@ -76,7 +76,7 @@ def read(
         wanted += ["_broker_time", topic.unique]
         named |= {"_arrived": "epoch_us(_broker_time)", "_id": quoted(topic.unique)}
     named |= {"_time": f"epoch_us({quoted(time)})"}
-    named |= {f"scale {name}": f"abs({quoted(name)})::DOUBLE" for name in sized}
+    named |= {f"scale {name}": f"abs({quoted(name)}::DOUBLE)" for name in sized}
     columns = ", ".join(f"{of} AS {quoted(name)}" for name, of in named.items())
     rows = table.read(connection, list(dict.fromkeys(wanted)), time, ranges)
     connection.execute(f"CREATE OR REPLACE TEMP TABLE events AS SELECT {columns} FROM ({rows})")
@@ -196,12 +196,8 @@ def over(events: Tagged, cut: Cut, *, every: bool) -> Numbers:
 
 
 def sized(topics: Sequence[Topic], made_of: Sequence[MadeOf]) -> list[list[str]]:
-    """Of each topic the floating columns whose sizes say what may be rounding in one of the measures."""
+    """Of each topic the columns whose sizes say what may be rounding in one of the measures."""
     return [
-        [
-            column.name
-            for column in topic.schema
-            if column.type in FLOATING and any(made is None or (at, column.name) in made for made in made_of)
-        ]
+        [column.name for column in topic.schema if any((at, column.name) in made for made in made_of)]
         for at, topic in enumerate(topics)
     ]

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from tally.base.duration import from_millis
+from tally.base.lines import lines_of
 from tally.base.sql_text import literal, quoted
 from tally.catalog.ranges import Range, merge
 from tally.reconcile.first_pass.unsure import Unsure
@@ -86,15 +87,27 @@ class Snapshot:
         files = [f"{self.path}/{file}" for file, day in self.files.items() if first <= day <= last]
         if not files:
             return ""
-        source = f"read_parquet([{', '.join(map(literal, files))}], hive_partitioning = false)"
-        columns = ", ".join(map(quoted, types))
-        found = connection.execute(f"DESCRIBE SELECT {columns} FROM {source}").fetchall()
-        told = {name: kind for name, kind, *_ in found}
-        if any(told[name] != kind for name, kind in types.items()):
-            raise Unsure(f"files of {self.path} hold other types than declared: {told}")
+        source, columns = parquet(files), ", ".join(map(quoted, types))
+        for file in one_of_each_schema(connection, files):  # DuckDB gives the rows of all files the types of the first
+            found = connection.execute(f"DESCRIBE SELECT {columns} FROM {parquet([file])}").fetchall()
+            told = {name: kind for name, kind, *_ in found}
+            if told != types:
+                raise Unsure(f"files of {self.path} hold other types than declared: {told}")
         start, end = (f"make_timestamptz({ms * 1000})" for ms in one)
         inside = f"{quoted(time)} >= {start} AND {quoted(time)} < {end} AND {more}"
         return f"SELECT {columns} FROM {source} WHERE {inside}"
+
+
+def parquet(files: Sequence[str]) -> str:
+    """SQL of the rows of files."""
+    return f"read_parquet([{', '.join(map(literal, files))}], hive_partitioning = false)"
+
+
+def one_of_each_schema(connection: duckdb.DuckDBPyConnection, files: Sequence[str]) -> list[str]:
+    schema = "list((name, num_children, duckdb_type) ORDER BY column_id) AS schema"
+    of_each = f"SELECT file_name, {schema} FROM parquet_schema([{', '.join(map(literal, files))}]) GROUP BY file_name"
+    found = connection.execute(f"SELECT min(file_name) FROM ({of_each}) GROUP BY schema").fetchall()
+    return [file for (file,) in found]
 
 
 def of_ranges(connection: duckdb.DuckDBPyConnection, rows: str, time: str, wanted: Sequence[Range]) -> str:
@@ -120,7 +133,7 @@ def listed(path: str, version: int) -> Days:
             for add in pq.read_table(log / f"{base:020d}.checkpoint.parquet", columns=["add"]).column(0).to_pylist():
                 added(found, add)
         for number in range(base + 1, version + 1):
-            for line in (log / f"{number:020d}.json").read_text().splitlines():
+            for line in lines_of((log / f"{number:020d}.json").read_bytes().decode()):
                 action = json.loads(line)
                 added(found, action.get("add"))
                 found.pop(unquote((action.get("remove") or {}).get("path", "")), None)

@@ -12,7 +12,6 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming import StreamingQuery
-from pyspark.sql.types import StructType
 
 from tally.catalog.spec import Pipeline
 from tally.control.ledger import MicroBatch
@@ -54,7 +53,7 @@ class Member:
         finished = kind.flattened(split.finished(none))
         self.finishing, self.here = Template.of(finished, none), Evaluation.of(finished, none)
         self.schema = to_arrow_schema(split.schema, timezone="UTC")
-        self.open = OpenWindows(split.groups, window_of(split))
+        self.open = OpenWindows(split.groups, split.window)
         self.table = DeltaTable(commit.path(target.pipeline))
         self.compiled = False  # its plans over events
         self.error: Exception | None = None
@@ -79,19 +78,22 @@ class Member:
         if self.split.mergeable:
             return merged(held, new, self.split.buffers)
         there = held.filter(pc.is_valid(held[self.open.window]))
-        both = spark.createDataFrame(pa.concat_tables([new, there]), self.split.schema)
+        both = self.frame(spark, pa.concat_tables([new, there]))
         return self.gathered(self.split.added(both))
 
     def gathered(self, parts: DataFrame) -> pa.Table:
         """Parts in this process, under the one schema that all of the pipeline's have."""
         return parts.toArrow().cast(self.schema)
 
+    def frame(self, spark: SparkSession, totals: pa.Table) -> DataFrame:
+        """Totals as Spark has them; of a table without rows and chunks it makes no frame."""
+        return spark.createDataFrame(totals if totals.num_rows else [], self.split.schema)
+
     def take(self, spark: SparkSession, totals: pa.Table, plan: checkpoint.Planned, watermark: int) -> None:
         """Hold these totals, and append the rows of their groups to the pipeline's table."""
         rows = self.here.over(totals) if self.here is not None else None
         if rows is None:
-            given = spark.createDataFrame(totals, self.split.schema)
-            rows = self.finishing.on(self.finishing.leaf(given), spark).toArrow()
+            rows = self.finishing.on(self.finishing.leaf(self.frame(spark, totals)), spark).toArrow()
         self.applied(commit.append_arrow(rows, plan, self.target, self.table))
         self.open.put(totals)
         self.open.close(watermark)
@@ -125,12 +127,3 @@ class Member:
     def stop(self) -> None:
         """Leave the stream, between two micro-batches; the others go on."""
         self.stream.leave(self)
-
-
-def window_of(split: Split) -> str:
-    """The group column that is the window."""
-    for name in split.groups:
-        kind = split.schema[name].dataType
-        if isinstance(kind, StructType) and kind.names == ["start", "end"]:
-            return name
-    raise AssertionError("a pipeline groups by its window")

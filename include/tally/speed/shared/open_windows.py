@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -60,8 +61,20 @@ class OpenWindows:
     def keys(self, rows: pa.Table) -> Iterable[Key]:
         """What names each row's group; a value that is not itself (NaN) is one all the same."""
         columns = [pc.struct_field(rows[n], "end") if n == self.window else rows[n] for n in self.groups]
-        values = (pc.cast(c, pa.int64()) if pa.types.is_timestamp(c.type) else c for c in columns)
-        yield from zip(*(map(hashable, column.to_pylist()) for column in values), strict=True)
+        yield from zip(*(map(hashable, values_of(column)) for column in columns), strict=True)
+
+
+def values_of(column: pa.ChunkedArray) -> list[Any]:
+    """A column's values, times and days as numbers: Python has no years past 9999, and none before the first."""
+    return list(column.cast(without_times(column.type)).to_pylist())
+
+
+def without_times(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
+        return pa.int64() if pa.types.is_timestamp(kind) else pa.int32()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(without_times(field.type)) for field in kind])
+    return pa.list_(without_times(kind.value_type)) if pa.types.is_list(kind) else kind
 
 
 def hashable(value: object) -> Hashable:

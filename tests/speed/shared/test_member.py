@@ -1,0 +1,115 @@
+"""A pipeline's part in a topic's stream: the newest rows that it writes are the function's over all events so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from parts.declared import EVENTS, of, split_of
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from tally.catalog.spec import Pipeline
+from tally.control.leases import Lease
+from tally.kinds import kind_of
+from tally.parts import Evaluation, Split
+from tally.speed import commit
+from tally.speed.checkpoint import Planned
+from tally.speed.commit import Target
+from tally.speed.shared import member
+from tally.speed.shared.events import Judged, Reading
+from tally.speed.shared.inbox import packed, unpacked
+from tally.speed.shared.member import Member
+
+T0 = datetime(2026, 11, 7, 0, 7, tzinfo=UTC)
+Event = dict[str, Any]
+
+
+class Alone:
+    """Stands for the stream."""
+
+    query = None
+    over = False
+
+    def exception(self) -> None:
+        return None
+
+    def leave(self, _: Member) -> None:
+        pass
+
+
+def frame_of(spark: SparkSession, events: Sequence[Event]) -> DataFrame:
+    schema = StructType.fromDDL(EVENTS.ddl)
+    return spark.createDataFrame([tuple(one.get(field.name) for field in schema.fields) for one in events], schema)
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[pa.Table]:
+    """What is appended to the table, micro-batch by micro-batch."""
+    rows: list[pa.Table] = []
+    monkeypatch.setattr(member, "DeltaTable", lambda _: None)
+    monkeypatch.setattr(commit, "append_arrow", lambda flat, *_: rows.append(flat))
+    return rows
+
+
+def newest_and_direct(
+    spark: SparkSession, declared: Pipeline, batches: Sequence[Sequence[Event]], written: list[pa.Table]
+) -> tuple[list[str], list[str]]:
+    """The newest row of each group that a member wrote, each total once through the inbox; and the function's own."""
+    lease = Lease(name="speed/p/v1", epoch=1, sure=True)
+    target = Target(spark=spark, pipeline=declared, generation=1, lease=lease)
+    reading = Reading(spark, EVENTS)
+    one = Member(Alone(), target, split_of(spark, declared), lambda _: None, reading.shape)
+    plan = Planned(batch=0, ranges={}, late_watermark=0, watermark=0)
+    for batch in batches:
+        taken = reading.shaped.leaf(frame_of(spark, batch))
+        totals = one.totals(spark, Judged(taken=taken, offsets=len(batch), seen={}), 0)
+        one.take(spark, unpacked(packed(totals)), plan, 0)
+        assert one.error is None
+    keys, newest = ("window_start", "window_end", *declared.key), dict[str, str]()
+    for row in (row for rows in written for row in rows.to_pylist()):
+        newest[repr([row[name] for name in keys])] = repr(row)
+    kind = kind_of(declared)
+    (given,) = kind.bounded([frame_of(spark, [event for batch in batches for event in batch])])
+    return sorted(newest.values()), sorted(map(repr, kind.flattened(declared.function(given)).toArrow().to_pylist()))
+
+
+def event(number: int, **values: Any) -> Event:
+    return {"id": number, "zone": number % 2, "at": T0 + timedelta(seconds=number), **values}
+
+
+def counted(*groups: Any) -> Callable[[DataFrame], DataFrame]:
+    return lambda rows: rows.where("zone >= 0").groupBy(*groups).agg(F.count("*").alias("n"), F.max("id").alias("m"))
+
+
+@pytest.mark.parametrize("by_spark", [False, True], ids=["here", "by Spark"])
+def test_a_micro_batch_that_changes_no_group_is_taken_too(
+    spark: SparkSession, written: list[pa.Table], monkeypatch: pytest.MonkeyPatch, by_spark: bool
+) -> None:
+    if by_spark:
+        monkeypatch.setattr(Split, "mergeable", False)
+        monkeypatch.setattr(Evaluation, "of", lambda *_: None)
+    batches = [[event(1), event(2)], [], [event(3, zone=None)], [event(4)]]
+    newest, direct = newest_and_direct(spark, of(counted("window", "zone")), batches, written)
+    assert newest == direct and [rows.num_rows for rows in written] == [2, 0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "span",
+    [
+        lambda: F.struct(F.col("at").alias("start"), F.lit(None).cast("timestamp").alias("end")),
+        lambda: F.window("at", "10 seconds"),
+    ],
+    ids=["a struct of times", "another window"],
+)
+def test_a_key_that_looks_like_the_window_is_none(
+    spark: SparkSession, written: list[pa.Table], span: Callable[[], Column]
+) -> None:
+    declared = of(counted(span().alias("span"), "window"), "span")
+    batches = [[event(1), event(2)], [event(2), event(40)], [event(70)]]
+    newest, direct = newest_and_direct(spark, declared, batches, written)
+    assert newest == direct
