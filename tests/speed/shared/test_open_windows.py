@@ -58,6 +58,17 @@ def test_groups_and_totals_of_years_that_python_has_no_time_for() -> None:
     assert held.totals is not None and held.totals.num_rows == 2 and held.of(some).equals(some)
 
 
+def test_texts_that_are_no_utf_8_are_told_apart() -> None:
+    """A function makes such of bytes."""
+    texts = pa.array([b"\xff", b"\xfe"]).view(pa.string())
+    held, some = (
+        OpenWindows(("g0", "g1"), "g0"),
+        pa.table({"g0": rows((0, 1, 5), (0, 1, 5))["g0"], "g1": texts, "b0": texts}),
+    )
+    held.put(some)
+    assert held.of(some.slice(1)).equals(some.slice(1)) and held.changed(some).num_rows == 0
+
+
 def test_a_window_that_ends_at_the_watermark_is_over() -> None:
     held = windows((0, 1.0, 5), (1, 1.0, 7))
     held.close(int(T0.timestamp() * 1000) + 60_000)

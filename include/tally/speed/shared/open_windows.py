@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Key = tuple[Hashable, ...]
+PLAIN = {pa.types.is_timestamp: pa.int64(), pa.types.is_date32: pa.int32(), pa.types.is_string: pa.binary()}
 
 
 class OpenWindows:
@@ -65,16 +66,19 @@ class OpenWindows:
 
 
 def values_of(column: pa.ChunkedArray) -> list[Any]:
-    """A column's values, times and days as numbers: Python has no years past 9999, and none before the first."""
-    return list(column.cast(without_times(column.type)).to_pylist())
+    """A column's values, times as numbers and texts as bytes: Python has no year past 9999, no text of any bytes."""
+    return list(column.cast(plain(column.type)).to_pylist())
 
 
-def without_times(kind: pa.DataType) -> pa.DataType:
-    if pa.types.is_timestamp(kind) or pa.types.is_date32(kind):
-        return pa.int64() if pa.types.is_timestamp(kind) else pa.int32()
+def plain(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(without_times(field.type)) for field in kind])
-    return pa.list_(without_times(kind.value_type)) if pa.types.is_list(kind) else kind
+        return pa.struct([field.with_type(plain(field.type)) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(plain(kind.value_type))
+    for is_such, other in PLAIN.items():
+        if is_such(kind):
+            return other
+    return kind
 
 
 def hashable(value: object) -> Hashable:
