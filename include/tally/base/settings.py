@@ -91,7 +91,7 @@ class Settings(BaseSettings):
         "7 days", description="In which time `maintain`, once a day, has audited each sealed window again."
     )
     keep_reconciliations: str = Field("90 days", description="How long comparisons that hold no window are kept.")
-    keep_airflow_runs: str = Field("30 days", description="How long `maintain` keeps runs in Airflow's own database.")
+    keep_airflow_runs: str = Field("30 days", description="How long the demo's own Airflow keeps its runs and logs.")
     airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI in the demo.")
 
     @field_validator(

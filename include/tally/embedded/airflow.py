@@ -20,6 +20,7 @@ import psutil
 from tally.base.errors import TallyError
 from tally.base.settings import REPO, Settings, settings
 from tally.embedded.broker_files import free_port, is_free
+from tally.embedded.tidy import tidy, url
 from tally.host import lock, process
 from tally.host.waiting import until
 
@@ -51,7 +52,8 @@ def start(*, wait: bool = True) -> Running:
         if found is None:
             process.stop(pidfile(run))  # what a crash may have left of the last one
             port, note = choose_port()
-            found = launch(run, port)
+            tidied = tidy(run, environment(run, port))
+            found = launch(run, port, tidied)
         port = int(process.read_json(pidfile(run))["port"])
     running = Running(url=f"http://localhost:{port}", port=port, pid=found.pid, started=started, note=note)
     if wait:
@@ -81,10 +83,13 @@ def log_path(run: Settings) -> Path:
     return run.home / "logs" / "airflow.log"
 
 
-def launch(run: Settings, port: int) -> psutil.Process:
-    """Start the session; it is found again by its pid file."""
+def launch(run: Settings, port: int, tidied: str = "") -> psutil.Process:
+    """Start the session; it is found again by its pid file. What was tidied before is said in its log."""
     log = log_path(run)
     log.parent.mkdir(parents=True, exist_ok=True)
+    if tidied:
+        with log.open("a") as out:
+            print(tidied, file=out)
     command = [str(Path(sys.executable).parent / "airflow"), "standalone"]
     with log.open("ab") as out:
         child = subprocess.Popen(
@@ -117,8 +122,7 @@ def environment(run: Settings, port: int) -> dict[str, str]:
         # A task gives up on its API server after 5 s; while everything starts on two cores that is too soon.
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
-        # SQLite's own wait is 5 s: on a busy start-up the scheduler's first large write takes longer than that.
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{run.home / 'airflow' / 'airflow.db'}?timeout=60",
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url(run),
         "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": run.spark_master}),
         "TALLY_SPARK_POOL": POOL,
         "GX_ANALYTICS_ENABLED": "false",

@@ -165,7 +165,7 @@ def maintain() -> Graph:
     """Once a day: small files, old versions, old rows, and another part of the sealed windows audited."""
     return Graph(
         dag_id="maintain",
-        title="Keep tables and databases small",
+        title="Keep tables and the control store small, and audit old seals",
         doc=runbook.MAINTAIN,
         schedule=Schedule(kind="cron", of="30 3 * * *"),
         tags=("tally", "maintain"),
@@ -188,9 +188,6 @@ def maintain() -> Graph:
                 kind="python",
                 runs="prune_control_store",
                 doc="Drops old comparisons that hold no slot.",
-            ),
-            Node(
-                id="airflow_database", kind="python", runs="clean_airflow", doc="airflow db clean, up to the cut-off."
             ),
         ),
     )

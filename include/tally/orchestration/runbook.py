@@ -85,13 +85,15 @@ chunk holds only its own windows and can be cleared alone.
 """
 
 MAINTAIN = """\
-### Keeps tables and databases small, and looks at old seals again
+### Keeps Tally's tables and control store small, and looks at old seals again
 Once a day: **lake** compacts small files and removes those that no table version of the last week needs (never less
 than 168 hours) in archive, quarantine, batch and audit tables, one at a time, under each table's writer lock; speed
 tables are their driver's own. **audit** then holds the next part of each pipeline's sealed windows against their seals,
 and states them again from the archive; in `TALLY_AUDIT_WITHIN` all have had their turn. **control_store** drops old
-comparisons that hold no window. **airflow_database** is `airflow db clean`, without an archive, and drops task logs as
-old.
+comparisons that hold no window.
+
+**Never touched:** Airflow's database, its runs and its logs, of Tally's DAGs or of others; tables and files that are
+not Tally's; Kafka. Airflow's history is kept small by whoever runs that Airflow.
 
 **Red `audit`:** a window is no longer what was sealed. It is held, readers see that, and `tally incidents` names the
 range, what differs and the cure. It is not tried again: the answer would be the same.

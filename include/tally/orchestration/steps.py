@@ -6,17 +6,12 @@ None starts a Spark session. Only `tell` needs Airflow, for the notifiers.
 from __future__ import annotations
 
 import logging
-import os
 import re
-import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tally.base.duration import parse_duration, to_millis
@@ -176,44 +171,6 @@ def prune_control_store() -> None:
     keep = parse_duration(settings().keep_reconciliations, field="TALLY_KEEP_RECONCILIATIONS")
     dropped = prune_reconciliations(to_millis(datetime.now(UTC) - keep))
     print(f"dropped {dropped} comparisons that hold no window and are older than {settings().keep_reconciliations}")
-
-
-def clean_airflow() -> None:
-    """Run `airflow db clean` up to the setting, and drop the logs of tasks as old.
-
-    A task may not touch the database itself, so a command does.
-    """
-    keep = parse_duration(settings().keep_airflow_runs, field="TALLY_KEEP_AIRFLOW_RUNS")
-    before = datetime.now(UTC) - keep
-    cutoff = before.isoformat(timespec="seconds")
-    command = [airflow_command(), "db", "clean", "--clean-before-timestamp", cutoff, "--skip-archive", "--yes"]
-    # Inside a task Airflow points these at a database that does not exist; without them the configuration file counts.
-    blocked = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__SQL_ALCHEMY_CONN")
-    env = {n: v for n, v in os.environ.items() if n not in blocked or "not-allowed" not in v}
-    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    print(done.stdout[-4000:])
-    if done.returncode:
-        raise TallyError(f"airflow db clean ended with {done.returncode}", cure="see the lines above")
-    home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
-    dropped = drop_logs(Path(os.environ.get("AIRFLOW__LOGGING__BASE_LOG_FOLDER", home / "logs")), before.timestamp())
-    print(f"cleaned Airflow's database of what ended before {cutoff}, and dropped {dropped} logs as old")
-
-
-def drop_logs(folder: Path, before: float) -> int:
-    """Delete the task logs that were last written before a time, and the folders that this empties; their number."""
-    old = [file for file in folder.glob("dag_id=*/**/*.log") if file.stat().st_mtime < before]
-    for file in old:
-        file.unlink(missing_ok=True)
-        for place in file.parents:
-            if place == folder or any(place.iterdir()):
-                break
-            place.rmdir()
-    return len(old)
-
-
-def airflow_command() -> str:
-    beside = Path(sys.executable).parent / "airflow"
-    return str(beside) if beside.exists() else shutil.which("airflow") or "airflow"
 
 
 def compared(pipeline: str, ticket: str) -> int:
