@@ -86,9 +86,27 @@ def test_a_broken_definition_is_an_import_error_and_takes_no_other_dag_away(tmp_
     shutil.copytree(REPO / "spark", folder)
     (folder / "pipelines" / "supply.py").write_text("X = = 1\n")
     found = parsed(tmp_path, TALLY_CATALOG=str(folder))
-    assert found["dags"] == sorted(IDS)
+    assert found["dags"] == sorted(IDS | {"batch__supply", "reconcile__supply"})
     ((file, told),) = found["errors"].items()
     assert Path(file).name == "definitions.py" and "supply.py:1: invalid syntax" in told
+
+
+def test_a_catalogue_that_does_not_load_at_all_keeps_every_dag(tmp_path: Path) -> None:
+    folder = tmp_path / "spark"
+    shutil.copytree(REPO / "spark", folder)
+    (folder / "topics.py").write_text("X = = 1\n")
+    found = parsed(tmp_path, TALLY_CATALOG=str(folder))
+    assert found["dags"] == sorted(IDS)
+    ((file, told),) = found["errors"].items()
+    assert Path(file).name == "definitions.py" and "topics.py:1: invalid syntax" in told
+
+
+def test_every_task_that_fails_tells_somebody(dags: dict[str, Any]) -> None:
+    for dag in dags.values():
+        for task in dag.tasks:
+            assert task.on_failure_callback, task
+        green = dag.on_success_callback or []
+        assert (dag.dag_id == "maintain" or "__" in dag.dag_id) == any(one.__name__ == "recovered" for one in green)
 
 
 @pytest.mark.parametrize("dag_id", sorted(IDS))

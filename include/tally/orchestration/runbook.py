@@ -13,8 +13,9 @@ supervision, not the streams.** `tally pause PIPELINE` or `tally stop PIPELINE` 
 
 A driver that dies is started again at once; one that dies again before every stream went on after 2, 4 … 120 seconds.
 
-**tell** then says how each stream is, in the words of `tally status`, and sends incidents that nobody was told of to
-`TALLY_WEBHOOK` and `TALLY_NOTIFIERS`. What cannot be sent is said in its log, and sent at its next turn.
+**tell** then says how each stream is, in the words of `tally status`, looks whether numbers are still sealed in time,
+and sends incidents that nobody was told of to `TALLY_WEBHOOK` and `TALLY_NOTIFIERS`. What cannot be sent is said in its
+log, and sent at its next turn.
 
 **Red:** a new driver ended at once. The task's log holds the last lines of the driver's own log,
 `logs/stream-tally.log` in the home. Mend what they name; it is tried again by itself. `tally status` shows each stream,
@@ -72,6 +73,15 @@ verdict and where the rows and the Data Docs are. It is not retried: the answer 
 again.
 
 **By hand:** trigger it with `from` and `to` to compare a range again.
+"""
+
+BROKEN = """\
+### The definition of `{name}` cannot be loaded
+Nothing of it is stated, compared or sealed until its file loads again; what is sealed stays served, and its stream goes
+on with the definition that it began with. The DAGs of the other pipelines are as always.
+
+**Red `definition`:** its last line says what is wrong, with the file, the line and the cure, as `tally check` does.
+Mend the file: within a minute or two this DAG has its own tasks again, and its next run does what was missed.
 """
 
 BACKFILL = """\

@@ -1,6 +1,6 @@
 """The Python steps of the DAGs: each says in its last line what it saw and did, and imports what it needs itself.
 
-None starts a Spark session. Only `tell` needs Airflow, for the notifiers.
+None starts a Spark session. Only `tell` needs Airflow, for the notifiers and for what Airflow alone knows.
 """
 
 from __future__ import annotations
@@ -49,15 +49,18 @@ def act() -> None:
 
 def tell() -> None:
     """Say how each stream is, as `tally status` does, and tell people of incidents; a channel that fails is said."""
+    from tally.control import incidents
     from tally.orchestration.notify import notifiers
     from tally.supervise.send_notices import send_notices
 
     trouble: list[Exception] = []
-    for look in (say_states, judge_freshness):
+    for look in (say_states, judge_freshness, judge_sealing):
         try:
             look()
         except Exception as error:  # a catalogue that does not load keeps nobody from hearing of an incident
             trouble.append(error)
+    if not trouble:
+        incidents.close("", "streams failed", done="it is told again how the streams are")
     for line in send_notices(notifiers()):
         print(line)
     if trouble:
@@ -76,6 +79,27 @@ def judge_freshness() -> None:
 
     for name in status.judge_freshness():
         print(f"{name}: records have waited for longer than {settings().freshness}")
+
+
+def judge_sealing() -> None:
+    from tally.orchestration.ask import stands_in_the_way
+    from tally.supervise import sealing
+
+    for name in sealing.judge_sealing(stands_in_the_way):
+        print(f"{name}: {sealing.STOPPED}: tally incidents {name}")
+
+
+def definition(pipeline: str) -> None:
+    """Load a pipeline's definition, which could not be loaded when its DAG was made; AnswerIsNo with what is wrong."""
+    from tally.catalog.load import definitions
+
+    try:
+        definitions().pipeline(pipeline)
+    except TallyError as fault:
+        raise AnswerIsNo(
+            fault.message, pipeline=fault.pipeline, field=fault.field, where=fault.where, cure=fault.cure
+        ) from None
+    print(f"{pipeline}: its definition loads again; its DAG has its own tasks within a minute or two")
 
 
 def wish(pipeline: str, action: str, why: str, by: str) -> None:

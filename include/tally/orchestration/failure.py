@@ -1,0 +1,48 @@
+"""A task that failed for good is an incident, with its cause and its page, until a run of its DAG is green."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from tally.base.safe_text import printable
+
+FAILED = "{} failed"
+LONGEST = 500  # characters of what a task failed of; the page of the task has all of it
+
+
+def red(context: Any) -> None:
+    """Open the incident. Of a run that a person started it is closed at once: it is news, and nobody waits for more."""
+    from tally.control import incidents
+
+    task, run = context["ti"], context["run_id"]
+    pipeline, cause = about(context)
+    said = printable(str(context.get("exception") or "it was ended from outside").splitlines()[0])[:LONGEST]
+    evidence = f"{task.dag_id}, run {run}, task {task.task_id}: {said} ({task.log_url})"
+    cure = f"mend what it names, then clear the task: {task.log_url}"
+    incidents.report(pipeline, cause, evidence, cure=cure)
+    if context["dag"].schedule is None:
+        incidents.close(pipeline, cause, done="a run that a person started: clear it, or start another")
+
+
+def red_unless_told(context: Any) -> None:
+    """The same for a task whose answer of no opens an incident of its own."""
+    if not isinstance(context.get("exception"), AirflowFailException):
+        red(context)
+
+
+def recovered(context: Any) -> None:
+    """A run is green: what was said of a red one of its DAG is over."""
+    from tally.control import incidents
+
+    dag_id = str(context["dag"].dag_id)
+    kind, _, pipeline = dag_id.partition("__")
+    incidents.close(pipeline, FAILED.format(kind), done=f"run {context['run_id']} is green")
+
+
+def about(context: Any) -> tuple[str, str]:
+    """The pipeline of a run, "" where it is of none, and what its failure is called."""
+    kind, _, pipeline = str(context["ti"].dag_id).partition("__")
+    chosen = (context.get("params") or {}).get("pipeline", "")
+    return pipeline or str(chosen or ""), FAILED.format(kind)
