@@ -70,6 +70,7 @@ class Graph:
     owner: str = "tally"
     params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # JSON schemas, with their default
     timeout: timedelta = timedelta(hours=6)
+    at_once: int = 1  # runs that may be under way beside each other
     pipeline: str = ""  # whose runs they are, where they are one's
     deadline: timedelta | None = None  # a run that is not over so long after it was due opens an incident
 

@@ -57,7 +57,7 @@ def render(graph: Graph) -> DAG:
         schedule=timetable(graph.schedule),
         start_date=None if graph.schedule and graph.schedule.kind == "cron" else START,
         catchup=False,
-        max_active_runs=1,
+        max_active_runs=graph.at_once,
         dagrun_timeout=graph.timeout,
         tags=list(graph.tags),
         params={name: param(dict(schema)) for name, schema in graph.params.items()},

@@ -34,9 +34,12 @@ looks after it. To stop a stream, trigger this DAG and fill in the form, or use 
 | restart | is stopped and begun anew, with what made it fail forgotten | `tally restart PIPELINE` |
 | stop | stops, and lets go of its table, so that it can be worked on by hand | `tally stop PIPELINE` |
 
-What is wanted stands in the control store with your name and your reason, and `tally status` shows both.
+What is wanted stands in the control store with your name and your reason, and `tally status` shows both. **wish** is
+green once the driver has done it, within seconds as a rule; where no driver lives, its log says so. Runs do not wait
+for one another. One that was asked for before another of the same stream, and comes later, is refused.
 
-**Red:** the form is wrong, and the message names the field; or the control store did not answer, which is retried.
+**Red:** the form is wrong, and the message names the field; a later wish stands; the driver has not done it in two
+minutes or cannot (it stays wanted: `tally status`); or the control store did not answer, which is retried.
 """
 
 BATCH = """\
@@ -84,11 +87,20 @@ on with the definition that it began with. The DAGs of the other pipelines are a
 Mend the file: within a minute or two this DAG has its own tasks again, and its next run does what was missed.
 """
 
+PLAN = """\
+### Says what a backfill would do, and whether it can
+Fill in the form: the answer is the log of **plan**, at once, also while a backfill runs, and nothing is done. It prints
+the chunks and checks that the archive and Kafka still hold what they need, like `tally plan`. To have it done, give the
+`backfill` DAG the same form.
+
+**Red:** the form is wrong, or records are gone; the message names field, partition and offsets.
+"""
+
 BACKFILL = """\
 ### Restates and reconciles a range of one pipeline
 Fill in the form. **plan** prints the chunks and checks that the archive and Kafka still hold what they need; a dry run
-ends there, and `tally plan` prints the same. Then each chunk is restated, compared, judged and sealed on its own: a red
-chunk holds only its own windows and can be cleared alone.
+ends there. Backfills wait for one another, dry runs too: the `plan` DAG prints the same at once. Then each chunk is
+restated, compared, judged and sealed on its own: a red chunk holds only its own windows and can be cleared alone.
 
 **Red `plan`:** the form is wrong, or records are gone; the message names field, partition and offsets.
 **Red `judge`:** see `reconcile__<pipeline>`.

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tally.base.duration import parse_duration, to_millis
+from tally.base.duration import parse_duration, parse_instant, to_millis
 from tally.base.errors import AnswerIsNo, TallyError
 from tally.base.safe_text import printable, quoted
 from tally.base.settings import settings
@@ -102,18 +102,24 @@ def definition(pipeline: str) -> None:
     print(f"{pipeline}: its definition loads again; its DAG has its own tasks within a minute or two")
 
 
-def wish(pipeline: str, action: str, why: str, by: str) -> None:
-    """Write down what a person wants of a stream; unknown pipelines and actions, and no reasons, are refused."""
-    from tally.control.streams import check_reason
+def wish(pipeline: str, action: str, why: str, by: str, asked: str = "") -> None:
+    """Write down what a person wants of a stream, and return once it has happened, where a driver lives.
+
+    Unknown pipelines and actions, no reasons, and a wish that a later one has overtaken are refused.
+    """
+    from tally.control.streams import asked_at, check_reason
     from tally.orchestration.forms import ACTIONS
+    from tally.supervise.follow import follow
 
     if action not in ACTIONS:
         raise AnswerIsNo(f"no such action: {quoted(action)}", field="action", cure=f"one of {', '.join(ACTIONS)}")
     name = known(pipeline).name
     with for_good():
         check_reason(why)
-    getattr(import_module("tally.supervise.desired_state"), action)(name, by=by, why=why)
-    print(printable(f"{name}: {action}, by {by}" + (f": {why}" if why else "")))
+    with asked_at(to_millis(parse_instant(asked, field="run_after")) if asked else None):
+        getattr(import_module("tally.supervise.desired_state"), action)(name, by=by, why=why)
+    said = f"{name}: {action}, by {by}" + (f": {why}" if why else "")
+    print(printable(f"{said}; {follow(name, action)}"))
 
 
 def check_form(conf: Mapping[str, Any], form: Collection[str]) -> None:
