@@ -123,7 +123,6 @@ def environment(run: Settings, port: int) -> dict[str, str]:
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url(run),
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": run.spark_master}),
         "TALLY_SPARK_POOL": POOL,
         "GX_ANALYTICS_ENABLED": "false",
     }
