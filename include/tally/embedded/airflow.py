@@ -19,6 +19,7 @@ import psutil
 
 from tally.base.errors import TallyError
 from tally.base.settings import REPO, Settings, settings
+from tally.embedded import login
 from tally.embedded.broker_files import free_port, is_free
 from tally.embedded.tidy import tidy, url
 from tally.host import lock, process
@@ -52,6 +53,7 @@ def start(*, wait: bool = True) -> Running:
         if found is None:
             process.stop(pidfile(run))  # what a crash may have left of the last one
             port, note = choose_port()
+            login.close_off(run)
             tidied = tidy(run, environment(run, port))
             found = launch(run, port, tidied)
         port = int(process.read_json(pidfile(run))["port"])
@@ -111,7 +113,7 @@ def environment(run: Settings, port: int) -> dict[str, str]:
     small = {
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        **login.environment(run),
         "AIRFLOW__CORE__DEFAULT_TIMEZONE": "utc",
         # 12 processes and 1.25 GB instead of 40: two cores have no use for more.
         "AIRFLOW__CORE__PARALLELISM": "4",
@@ -197,8 +199,7 @@ def make_pool(running: Running) -> None:
 
     def is_there() -> bool:
         try:
-            token = request(f"{running.url}/auth/token", None, "")["access_token"]
-            request(f"{running.url}/api/v2/pools", pool, token)
+            request(f"{running.url}/api/v2/pools", pool, token(running))
         except OSError as error:  # HTTPError is one; 409: it is there already, 5xx: the database is busy
             code = getattr(error, "code", 500)
             if code < 500 and code != 409:
@@ -208,6 +209,12 @@ def make_pool(running: Running) -> None:
 
     if not until(is_there, seconds=START_PATIENCE, every=1.0):
         raise TallyError(f"Airflow's pool {POOL} cannot be made: its API does not answer", cure=cure)
+
+
+def token(running: Running) -> str:
+    """What this home's admin uses Airflow's API by."""
+    who = {"username": login.ADMIN, "password": login.password(settings())}
+    return str(request(f"{running.url}/auth/token", who, "")["access_token"])
 
 
 def request(url: str, body: dict[str, Any] | None, token: str) -> dict[str, Any]:
