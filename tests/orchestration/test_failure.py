@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from tally.base.settings import REPO
 from tally.control import incidents
-from tally.orchestration.failure import recovered, red, red_unless_told
+from tally.orchestration.failure import out_of_time, recovered, red, red_unless_told
 
 # A DAG's run in this process, with the catalogue and the home of the environment; what became of each task.
 RUN = """
@@ -135,6 +136,16 @@ def test_a_persons_run_is_news_and_leaves_nothing_open() -> None:
     assert incidents.opened() == []
     (one,) = incidents.history("trips")
     assert one.cause == "backfill failed" and one.closed_at
+
+
+def test_a_run_that_airflow_ends_for_its_length_is_told() -> None:
+    late = {**context("batch__trips", None), "reason": "timed_out"}
+    late["dag"].dagrun_timeout = timedelta(hours=6)
+    out_of_time(late | {"reason": "task_failure"})
+    assert incidents.opened() == [], "its red task has told"
+    out_of_time(late)
+    (one,) = incidents.opened("trips")
+    assert one.cause == "batch failed" and "not over in 6 hours" in one.evidence
 
 
 def test_an_answer_that_tells_of_itself_is_not_told_twice() -> None:

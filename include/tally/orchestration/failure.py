@@ -6,9 +6,11 @@ from typing import Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from tally.base.duration import human
 from tally.base.safe_text import printable
 
 FAILED = "{} failed"
+A_PERSONS = "a run that a person started: clear it, or start another"
 LONGEST = 500  # characters of what a task failed of; the page of the task has all of it
 
 
@@ -23,13 +25,28 @@ def red(context: Any) -> None:
     cure = f"mend what it names, then clear the task: {task.log_url}"
     incidents.report(pipeline, cause, evidence, cure=cure)
     if context["dag"].schedule is None:
-        incidents.close(pipeline, cause, done="a run that a person started: clear it, or start another")
+        incidents.close(pipeline, cause, done=A_PERSONS)
 
 
 def red_unless_told(context: Any) -> None:
     """The same for a task whose answer of no opens an incident of its own."""
     if not isinstance(context.get("exception"), AirflowFailException):
         red(context)
+
+
+def out_of_time(context: Any) -> None:
+    """A run that Airflow ended because it took too long: its tasks are skipped then, and none of them is red."""
+    if context.get("reason") != "timed_out":
+        return
+    from tally.control import incidents
+
+    dag = context["dag"]
+    kind, _, pipeline = str(dag.dag_id).partition("__")
+    said = f"{dag.dag_id}, run {context['run_id']}: it was ended, since it was not over in {human(dag.dagrun_timeout)}"
+    cause = FAILED.format(kind)
+    incidents.report(pipeline, cause, said, cure=f"look at its tasks in {dag.dag_id}, and start it again")
+    if dag.schedule is None:
+        incidents.close(pipeline, cause, done=A_PERSONS)
 
 
 def recovered(context: Any) -> None:

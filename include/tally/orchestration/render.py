@@ -25,7 +25,7 @@ from tally.base.settings import settings
 from tally.orchestration.application import SparkApplication
 from tally.orchestration.call import call, of_form
 from tally.orchestration.deadline import alert, in_time
-from tally.orchestration.failure import recovered, red, red_unless_told
+from tally.orchestration.failure import out_of_time, recovered, red, red_unless_told
 from tally.orchestration.graph import Graph, Node, Schedule
 from tally.orchestration.trigger import StreamsNeedAction
 
@@ -64,6 +64,7 @@ def render(graph: Graph) -> DAG:
         user_defined_macros=macros(),
         deadline=alert(graph.deadline, graph.pipeline) if graph.deadline else None,
         on_success_callback=when_green(graph),
+        on_failure_callback=out_of_time,
         default_args={"owner": graph.owner, **RETRY},
     )
     with dag:

@@ -109,7 +109,9 @@ def debt(pipeline: Pipeline, within: timedelta, now: datetime | None = None) -> 
     owed = closed_starts(pipeline, then.watermark, settle)
     # What is of the interval that had only begun then, its own batch states.
     owed = min(owed, floor(due, millis(pipeline.window.step)))
-    judged = covered(pipeline, settle)
+    judged = seals.judged_to(pipeline.name, pipeline.version)
+    if judged < owed:
+        judged = covered(pipeline, judged, settle)
     if judged < owed:
         return Debt(due=due, owed_to=owed, judged_to=judged)
     # Sessions may be long, and open again: what of them was unsealed may not be closed.
@@ -123,25 +125,25 @@ def last_due(cron: str, before: datetime) -> int:
     return to_millis(tick)
 
 
-def covered(pipeline: Pipeline, settle: timedelta) -> int:
+def covered(pipeline: Pipeline, judged: int, settle: timedelta) -> int:
     """Windows that start before this are judged, or a comparison that ended well found nothing in them to judge."""
-    front = seals.judged_to(pipeline.name, pipeline.version)
+    front = judged
     for row in runs.reconciliation_history(pipeline.name, limit=LOOK_BACK):
-        if row.version == pipeline.version and ended_well(row, front):
+        if row.version == pipeline.version and ended_well(row, judged):
             mark = instant(row.summary["cut"]["watermark"], "watermark")
             reached = closed_starts(pipeline, mark, settle) if row.from_ms == row.to_ms else row.to_ms
             front = max(front, reached)
     return front
 
 
-def ended_well(row: Reconciliation, front: int) -> bool:
+def ended_well(row: Reconciliation, judged: int) -> bool:
     """Whether a comparison had nothing to compare, or was judged and what was closed then is sealed or held."""
     if "cut" not in row.summary or row.verdict == "comparing":
         return False
     if row.from_ms == row.to_ms:
         return True
     closed = [int(slot["end"]) for slot in row.slots if slot.get("closed")]
-    return row.verdict in ("reconciled", "held") and max(closed, default=0) <= front
+    return row.verdict in ("reconciled", "held") and max(closed, default=0) <= judged
 
 
 def why(pipeline: Pipeline, owed: Debt) -> str:
