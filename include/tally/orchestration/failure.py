@@ -11,6 +11,7 @@ from tally.base.safe_text import printable
 
 FAILED = "{} failed"
 A_PERSONS = "a run that a person started: clear it, or start another"
+BY_HAND = ("manual", "backfill")  # of Airflow's kinds of runs
 LONGEST = 500  # characters of what a task failed of; the page of the task has all of it
 
 
@@ -19,12 +20,12 @@ def red(context: Any) -> None:
     from tally.control import incidents
 
     task, run = context["ti"], context["run_id"]
-    pipeline, cause = about(context)
+    pipeline, cause, by_hand = about(context)
     said = printable(str(context.get("exception") or "it was ended from outside").splitlines()[0])[:LONGEST]
     evidence = f"{task.dag_id}, run {run}, task {task.task_id}: {said} ({task.log_url})"
     cure = f"mend what it names, then clear the task: {task.log_url}"
     incidents.report(pipeline, cause, evidence, cure=cure)
-    if context["dag"].schedule is None:
+    if by_hand:
         incidents.close(pipeline, cause, done=A_PERSONS)
 
 
@@ -41,11 +42,10 @@ def out_of_time(context: Any) -> None:
     from tally.control import incidents
 
     dag = context["dag"]
-    kind, _, pipeline = str(dag.dag_id).partition("__")
+    pipeline, cause, by_hand = about(context)
     said = f"{dag.dag_id}, run {context['run_id']}: it was ended, since it was not over in {human(dag.dagrun_timeout)}"
-    cause = FAILED.format(kind)
     incidents.report(pipeline, cause, said, cure=f"look at its tasks in {dag.dag_id}, and start it again")
-    if dag.schedule is None:
+    if by_hand:
         incidents.close(pipeline, cause, done=A_PERSONS)
 
 
@@ -58,8 +58,15 @@ def recovered(context: Any) -> None:
     incidents.close(pipeline, FAILED.format(kind), done=f"run {context['run_id']} is green")
 
 
-def about(context: Any) -> tuple[str, str]:
-    """The pipeline of a run, "" where it is of none, and what its failure is called."""
-    kind, _, pipeline = str(context["ti"].dag_id).partition("__")
-    chosen = (context.get("params") or {}).get("pipeline", "")
-    return pipeline or str(chosen or ""), FAILED.format(kind)
+def about(context: Any) -> tuple[str, str, bool]:
+    """The pipeline of a run, "" where it is of none, what its failure is called, and whether a person started it.
+
+    One that a person started beside the clock's own has a name of its own: it neither opens nor closes theirs.
+    """
+    dag = context["dag"]
+    kind, _, pipeline = str(dag.dag_id).partition("__")
+    chosen = pipeline or str((context.get("params") or {}).get("pipeline", "") or "")
+    if dag.schedule is None:
+        return chosen, FAILED.format(kind), True
+    by_hand = getattr(context.get("dag_run"), "run_type", "") in BY_HAND
+    return chosen, FAILED.format(f"{kind} by hand" if by_hand else kind), by_hand
