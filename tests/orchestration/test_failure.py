@@ -128,6 +128,22 @@ def test_a_red_task_is_one_incident_until_a_run_is_green() -> None:
     assert [one.cause for one in incidents.opened()] == ["reconcile failed"]
 
 
+def test_each_task_of_the_streams_dag_is_an_incident_of_its_own_until_it_is_green(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from tally.orchestration import steps
+
+    for name in ("act", "tell"):
+        failed = context("streams", RuntimeError("no such module"))
+        failed["ti"].task_id = name
+        red(failed)
+    assert [one.cause for one in incidents.opened()] == ["streams act failed", "streams tell failed"]
+    for name in ("say_states", "judge_freshness", "judge_sealing"):
+        monkeypatch.setattr(steps, name, lambda: None)
+    steps.tell()
+    assert [one.cause for one in incidents.opened()] == ["streams act failed"]
+
+
 def test_a_persons_run_is_news_and_leaves_nothing_open() -> None:
     red(context("backfill", RuntimeError("no disk"), None, pipeline="trips"))
     assert incidents.opened() == []

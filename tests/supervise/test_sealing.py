@@ -167,9 +167,17 @@ def test_a_broken_definition_of_a_pipeline_that_ran_is_told_at_once(tmp_path: Pa
     file.write_text(good)
     assert judge_sealing() == [] and open_now() == []
     file.write_text("X = = 1\n")
+    (file.parent / "other.py").write_text("X = = 1\n")
     judge_sealing()
     file.unlink()
     assert judge_sealing() == [] and incidents.history("demand")[-1].done == "it has no definition any more"
+
+
+def test_a_catalogue_that_is_not_there_for_a_moment_closes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    streamed(due() - MINUTE, due() - 2 * MINUTE)
+    assert judge_sealing() == ["demand"]
+    monkeypatch.setenv("TALLY_CATALOG", "/nowhere")
+    assert judge_sealing() == [] and len(open_now()) == 1
 
 
 def test_a_driver_looks_where_nobody_watches_and_tells_the_webhook(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from tally.base.duration import human
 from tally.base.safe_text import printable
 
-FAILED = "{} failed"
+FAILED, STREAMS = "{} failed", "streams"
 A_PERSONS = "a run that a person started: clear it, or start another"
 BY_HAND = ("manual", "backfill")  # of Airflow's kinds of runs
 LONGEST = 500  # characters of what a task failed of; the page of the task has all of it
@@ -27,6 +27,11 @@ def red(context: Any) -> None:
     incidents.report(pipeline, cause, evidence, cure=cure)
     if by_hand:
         incidents.close(pipeline, cause, done=A_PERSONS)
+
+
+def of_streams(task_id: str) -> str:
+    """What the failure of a task of the streams DAG is called; the task closes it when it is green."""
+    return FAILED.format(f"{STREAMS} {task_id}")
 
 
 def red_unless_told(context: Any) -> None:
@@ -68,5 +73,7 @@ def about(context: Any) -> tuple[str, str, bool]:
     chosen = pipeline or str((context.get("params") or {}).get("pipeline", "") or "")
     if dag.schedule is None:
         return chosen, FAILED.format(kind), True
+    if kind == STREAMS and "ti" in context:  # its two tasks fail, and recover, each by itself
+        return chosen, of_streams(context["ti"].task_id), False
     by_hand = getattr(context.get("dag_run"), "run_type", "") in BY_HAND
     return chosen, FAILED.format(f"{kind} by hand" if by_hand else kind), by_hand

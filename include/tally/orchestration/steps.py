@@ -1,6 +1,6 @@
 """The Python steps of the DAGs: each says in its last line what it saw and did, and imports what it needs itself.
 
-None starts a Spark session. Only `tell` needs Airflow, for the notifiers and for what Airflow alone knows.
+None starts a Spark session. Those of the streams DAG alone need Airflow: for its notifiers, and what it alone knows.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ def act() -> None:
 
     Without a watcher nobody orders again when a start that has to wait is due: the step waits for it.
     """
+    from tally.control import incidents
+    from tally.orchestration.failure import of_streams
     from tally.supervise.ensure_driver import ensure_driver
     from tally.supervise.policy import look
     from tally.supervise.watch import check_watcher, is_watched
@@ -45,11 +47,13 @@ def act() -> None:
     if not is_watched() and not seen.lives and seen.retry_in > 0:
         time.sleep(seen.retry_in / 1000 + 0.1)
         print(ensure_driver())
+    incidents.close("", of_streams("act"), done="it looks after the driver again")
 
 
 def tell() -> None:
     """Say how each stream is, as `tally status` does, and tell people of incidents; a channel that fails is said."""
     from tally.control import incidents
+    from tally.orchestration.failure import of_streams
     from tally.orchestration.notify import notifiers
     from tally.supervise.send_notices import send_notices
 
@@ -60,7 +64,7 @@ def tell() -> None:
         except Exception as error:  # a catalogue that does not load keeps nobody from hearing of an incident
             trouble.append(error)
     if not trouble:
-        incidents.close("", "streams failed", done="it is told again how the streams are")
+        incidents.close("", of_streams("tell"), done="it is told again how the streams are")
     for line in send_notices(notifiers()):
         print(line)
     if trouble:

@@ -78,8 +78,9 @@ def judge_sealing(ask: Ask = lambda _: "") -> list[str]:
             continue
         tell(pipeline.name, str(owed), why(pipeline, owed) or ask(pipeline.name), within)
         stopped.append(pipeline.name)
-    gone = [one.pipeline for one in incidents.opened() if one.cause == STOPPED]
-    for name in sorted(set(gone) - known.broken.keys() - known.pipelines.keys()):
+    there = known.broken.keys() | known.pipelines.keys()  # none at all: a folder that is not there for the moment
+    gone = {one.pipeline for one in incidents.opened() if there and one.cause == STOPPED} - there
+    for name in sorted(gone):
         incidents.close(name, STOPPED, done="it has no definition any more")
     return stopped
 
