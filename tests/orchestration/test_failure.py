@@ -111,7 +111,7 @@ def test_the_run_that_tells_asks_airflow_why_nothing_is_sealed(
     assert said == "Airflow has no reconcile__nowhere: is there an import error of its file?"
 
 
-def context(dag_id: str, error: Exception | None, schedule: Any = "0 * * * *", **params: str) -> dict[str, Any]:
+def context(dag_id: str, error: BaseException | None, schedule: Any = "0 * * * *", **params: str) -> dict[str, Any]:
     task = SimpleNamespace(dag_id=dag_id, task_id="t", log_url=f"http://a/dags/{dag_id}/runs/r/tasks/t")
     dag = SimpleNamespace(dag_id=dag_id, schedule=schedule)
     return {"ti": task, "dag": dag, "run_id": "r", "params": params, **({"exception": error} if error else {})}
@@ -120,9 +120,10 @@ def context(dag_id: str, error: Exception | None, schedule: Any = "0 * * * *", *
 def test_a_red_task_is_one_incident_until_a_run_is_green() -> None:
     red(context("batch__trips", RuntimeError("no disk\nand a trace")))
     red(context("batch__trips", None))
-    red(context("reconcile__trips", RuntimeError("no disk")))
+    red(context("reconcile__trips", KeyboardInterrupt()))  # says nothing
     batch, reconcile = incidents.opened("trips")
     assert (batch.cause, batch.times, reconcile.cause) == ("batch failed", 2, "reconcile failed")
+    assert "task t: KeyboardInterrupt (" in reconcile.evidence
     assert "ended from outside" in batch.evidence and "http://a/dags/batch__trips/runs/r/tasks/t" in batch.evidence
     recovered(context("batch__trips", None))
     assert [one.cause for one in incidents.opened()] == ["reconcile failed"]

@@ -21,7 +21,9 @@ def red(context: Any) -> None:
 
     task, run = context["ti"], context["run_id"]
     pipeline, cause, by_hand = about(context)
-    said = printable(str(context.get("exception") or "it was ended from outside").splitlines()[0])[:LONGEST]
+    error = context.get("exception")
+    words = "it was ended from outside" if error is None else str(error).strip() or type(error).__name__
+    said = printable(words.splitlines()[0])[:LONGEST]
     evidence = f"{task.dag_id}, run {run}, task {task.task_id}: {said} ({task.log_url})"
     cure = f"mend what it names, then clear the task: {task.log_url}"
     incidents.report(pipeline, cause, evidence, cure=cure)
