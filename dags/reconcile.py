@@ -1,9 +1,11 @@
-"""reconcile__<pipeline>, an Airflow dag for each pipeline of the catalogue."""
+"""reconcile__<pipeline>, an Airflow dag for each pipeline of the catalogue; a broken definition keeps its own."""
 
 from tally.base.settings import settings
-from tally.catalog.load import catalogue
-from tally.orchestration.graph import reconcile
+from tally.catalog.load import definitions
+from tally.orchestration.graph import broken, reconcile
 from tally.orchestration.render import render
 
-for pipeline in catalogue().pipelines.values():
-    globals()[f"reconcile__{pipeline.name}"] = render(reconcile(pipeline, settings().run_deadline))
+known = definitions()
+graphs = [reconcile(pipeline, settings().run_deadline) for pipeline in known.pipelines.values()]
+graphs += [broken(name, settings().batch_every)[1] for name in known.broken]
+globals().update({graph.dag_id: render(graph) for graph in graphs})

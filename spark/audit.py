@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from tally.base.errors import AnswerIsNo, TallyError
+from tally.host.answer import refuse
 
 
 def main() -> int:
@@ -19,8 +20,7 @@ def main() -> int:
         if held:
             raise AnswerIsNo(f"windows of {', '.join(held)} failed their audit and are held", cure="tally incidents")
     except TallyError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+        return refuse(error)
     return 0
 
 

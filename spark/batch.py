@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from tally.base.errors import TallyError
+from tally.host.answer import refuse
 
 
 def main() -> int:
@@ -21,8 +22,7 @@ def main() -> int:
 
         print(batch(given.pipeline, given.start, given.end, only=given.only, step=given.step))
     except TallyError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+        return refuse(error)
     return 0
 
 

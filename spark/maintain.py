@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from tally.base.errors import TallyError
+from tally.host.answer import refuse
 
 
 def main() -> int:
@@ -15,8 +16,7 @@ def main() -> int:
         for tidied in maintain(session("tally-maintain")):
             print(tidied)
     except TallyError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+        return refuse(error)
     return 0
 
 

@@ -6,6 +6,7 @@ import argparse
 import sys
 
 from tally.base.errors import TallyError
+from tally.host.answer import refuse
 
 
 def main() -> int:
@@ -26,8 +27,7 @@ def main() -> int:
             f"{found.unexplained:,} unexplained; reconciliation {number}"
         )
     except TallyError as error:
-        print(error, file=sys.stderr)
-        return error.exit_code
+        return refuse(error)
     return 0
 
 

@@ -20,8 +20,9 @@ def main() -> int:
         for name in (driver_log.DRIVER, ""):  # its own lines, and what libraries warn of
             driver_log.begin(name)
         from tally.speed.driver import Driver
+        from tally.supervise.sealing import Lookout
 
-        driver = Driver(given.pipelines, until_caught_up=given.until_caught_up)
+        driver = Driver(given.pipelines, until_caught_up=given.until_caught_up, look=Lookout().turn)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: setattr(driver, "stopping", True))
         failed = driver.run()

@@ -90,7 +90,7 @@ def injected(run: Run) -> None:
     run.stack.stop_supervising()
     canary = run.stack.folder / "canary"
     with an_airflow() as running:
-        api = Api(running.url, airflow.request(f"{running.url}/auth/token", None, "")["access_token"])
+        api = Api(running.url, airflow.token(running))
         if not until(lambda: all(api.ask(f"/api/v2/dags/{dag}")[0] == 200 for dag in GOOD), DAGS_SECONDS, 1.0):
             run.broken("I6", "Airflow does not list the DAGs")
         before = streams.desired_states()

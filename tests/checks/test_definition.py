@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from tally.base.errors import DefinitionError
 from tally.base.settings import REPO
 from tally.catalog.load import load
-from tally.checks.definition import check, check_all
+from tally.checks.definition import check, check_all, forbidden_actions
 
 
 def test_a_good_definition_gives_its_rows_form(spark: SparkSession, tmp_path: Path) -> None:
@@ -69,6 +70,16 @@ def test_the_clock_and_chance_are_seen_in_sql_text_too(spark: SparkSession, tmp_
     error = refused(spark, write(tmp_path, body=body))
     assert "reads the clock or chance" in error.message
     assert error.where == line_of(tmp_path, "@pipeline(")
+
+
+def test_what_other_threads_do_meanwhile_is_theirs(spark: SparkSession, tmp_path: Path) -> None:
+    """A stream's micro-batch collects while another pipeline of its driver is looked at."""
+    pipeline = load(write(tmp_path)).pipelines["demand"]
+    with ThreadPoolExecutor(1) as other, forbidden_actions(pipeline):
+        with pytest.raises(DefinitionError, match="the function acts"):
+            spark.range(3).count()
+        assert other.submit(lambda: spark.range(3).count()).result() == 3
+    assert spark.range(3).count() == 3
 
 
 def test_one_bad_definition_does_not_hide_another(spark: SparkSession, tmp_path: Path) -> None:

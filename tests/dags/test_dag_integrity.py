@@ -18,7 +18,7 @@ from tally.catalog.load import load
 
 CATALOGUE = load(REPO / "spark")
 PIPELINES = sorted(CATALOGUE.pipelines)
-ALONE = {"streams", "control", "backfill", "maintain"}
+ALONE = {"streams", "control", "plan", "backfill", "maintain"}
 IDS = ALONE | {f"{kind}__{name}" for kind in ("batch", "reconcile") for name in PIPELINES}
 
 # What a parse must not do is made impossible here, and what it leaves behind is told.
@@ -86,9 +86,27 @@ def test_a_broken_definition_is_an_import_error_and_takes_no_other_dag_away(tmp_
     shutil.copytree(REPO / "spark", folder)
     (folder / "pipelines" / "supply.py").write_text("X = = 1\n")
     found = parsed(tmp_path, TALLY_CATALOG=str(folder))
-    assert found["dags"] == sorted(IDS)
+    assert found["dags"] == sorted(IDS | {"batch__supply", "reconcile__supply"})
     ((file, told),) = found["errors"].items()
     assert Path(file).name == "definitions.py" and "supply.py:1: invalid syntax" in told
+
+
+def test_a_catalogue_that_does_not_load_at_all_keeps_every_dag(tmp_path: Path) -> None:
+    folder = tmp_path / "spark"
+    shutil.copytree(REPO / "spark", folder)
+    (folder / "topics.py").write_text("X = = 1\n")
+    found = parsed(tmp_path, TALLY_CATALOG=str(folder))
+    assert found["dags"] == sorted(IDS)
+    ((file, told),) = found["errors"].items()
+    assert Path(file).name == "definitions.py" and "topics.py:1: invalid syntax" in told
+
+
+def test_every_task_that_fails_tells_somebody(dags: dict[str, Any]) -> None:
+    for dag in dags.values():
+        for task in dag.tasks:
+            assert task.on_failure_callback, task
+        green = dag.on_success_callback or []
+        assert (dag.dag_id == "maintain" or "__" in dag.dag_id) == any(one.__name__ == "recovered" for one in green)
 
 
 @pytest.mark.parametrize("dag_id", sorted(IDS))
@@ -99,7 +117,7 @@ def test_each_dag_has_what_its_reader_needs(dags: dict[str, Any], dag_id: str) -
     assert dag.doc_md and "Red" in dag.doc_md
     assert dag.description
     assert dag.catchup is False
-    assert dag.max_active_runs == 1
+    assert (dag.max_active_runs == 1) == (dag_id not in ("control", "plan")), "a form that only asks waits for no other"
     assert dag.dagrun_timeout is not None
     for task in dag.tasks:
         assert task.owner == "tally"
@@ -121,7 +139,7 @@ def test_schedules(dags: dict[str, Any]) -> None:
     def summary(dag_id: str) -> str:
         return str(dags[dag_id].timetable)
 
-    assert dags["backfill"].schedule is None
+    assert dags["backfill"].schedule is dags["plan"].schedule is None
     assert dags["control"].schedule is None
     watched = dags["streams"].timetable
     (need,) = watched.asset_condition.objects
@@ -179,6 +197,15 @@ def test_the_backfill_form_is_typed(dags: dict[str, Any]) -> None:
     assert params.get_param("pipeline").schema["enum"] == PIPELINES
     assert {params.get_param(name).schema["format"] for name in ("from", "to")} == {"date-time"}
     assert params.get_param("dry_run").schema["type"] == "boolean"
+
+
+def test_a_plan_is_the_dry_run_of_the_same_form_and_waits_for_no_backfill(dags: dict[str, Any]) -> None:
+    plan, backfill = dags["plan"], dags["backfill"]
+    fields = {name: backfill.params.get_param(name).schema for name in backfill.params if name != "dry_run"}
+    assert {name: plan.params.get_param(name).schema for name in plan.params} == fields
+    (task,) = plan.tasks
+    assert task.op_kwargs["keywords"]["dry_run"] == "True"
+    assert plan.max_active_runs > len(PIPELINES)
 
 
 def test_the_control_form_is_typed_and_says_what_pausing_a_dag_does_not_do(dags: dict[str, Any]) -> None:

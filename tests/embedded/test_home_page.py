@@ -23,6 +23,7 @@ def running(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     """An embedded Airflow of its own."""
     monkeypatch.setenv("TALLY_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("TALLY_AIRFLOW_PORT", raising=False)
+    monkeypatch.setenv("AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS", "True")  # a browser that cannot type
     try:
         yield airflow.start()
     finally:

@@ -1,28 +1,146 @@
-"""What a Spark application of a task died of is the task's failure, in its own words where it had some."""
+"""What a Spark application of a task died of is the task's failure, in its own words; and to which Spark it goes."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
 
 import pytest
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from tally.base.errors import AnswerIsNo, TallyError
+from tally.host.answer import VARIABLE, Answer, awaited, refuse
+from tally.lake.memory import JvmEnded
+from tally.orchestration import application
 from tally.orchestration.application import SparkApplication
 
-REFUSED = ["WARNING", "trips: no such pipeline", "cure: tally check"]
-FULL = ["26/11/19 WARN", "Terminating due to java.lang.OutOfMemoryError: Java heap space", "py4j: answer is empty"]
+NO = AnswerIsNo("no such window", pipeline="trips", cure="tally check")
+
+
+@pytest.fixture(autouse=True)
+def own_home(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TALLY_HOME", str(tmp_path))
+    monkeypatch.setattr(application, "is_configured", lambda: False)
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT", raising=False)
+    monkeypatch.setitem(os.environ, "AIRFLOW_CONN_SPARK_DEFAULT", "")  # what a task sets is undone with it
+
+
+def failing(*said: TallyError, full: bool = False) -> Any:
+    """In place of spark-submit: what the application leaves before it ends with an exit code."""
+
+    def submit(_: Any, __: str = "", **___: Any) -> None:
+        for error in said:
+            refuse(error)
+        if full:
+            Path(f"{os.environ[VARIABLE]}.full").touch()
+        raise AirflowException("Cannot execute: spark-submit. Error code is: 7.")
+
+    return submit
 
 
 @pytest.mark.parametrize(
-    ("lines", "words"),
+    ("said", "full", "kind", "words"),
     [
-        (REFUSED, ["trips: no such pipeline\n  cure: tally check"]),
-        (FULL, ["out of memory: the JVM's heap of 1g was full (Java heap space)", "TALLY_SPARK_MEMORY", "cure: "]),
-        (["26/11/19 WARN"], []),
+        ([NO], False, AirflowFailException, ["trips: no such window\n  cure: tally check"]),
+        ([TallyError("Kafka does not answer", field="TALLY_KAFKA")], False, AirflowException, ["TALLY_KAFKA: Kafka"]),
+        ([JvmEnded("its JVM was killed (kill -9)")], False, AirflowException, ["its JVM was killed"]),
+        ([], True, AirflowException, ["out of memory: the JVM's heap of 1g was full", "TALLY_SPARK_MEMORY", "cure: "]),
+        ([], False, AirflowException, ["Cannot execute: spark-submit"]),
     ],
 )
-def test_its_last_words(monkeypatch: pytest.MonkeyPatch, lines: list[str], words: list[str]) -> None:
-    monkeypatch.delenv("TALLY_SPARK_MEMORY", raising=False)
-    task = SparkApplication(script="batch.py", arguments=[], task_id="batch")
-    task._hook = SimpleNamespace(_last_submit_log_lines=lines)
-    said = task.last_words()
-    assert all(word in said for word in words) and bool(said) == bool(words)
+def test_its_own_words_are_the_tasks_failure_and_only_a_no_is_final(
+    said: list[TallyError], full: bool, kind: type, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkSubmitHook, "submit", failing(*said, full=full))
+    task = SparkApplication(script="batch.py", arguments=["trips"], task_id="batch")
+    with pytest.raises(AirflowException) as failed:
+        task.execute({})
+    assert type(failed.value) is kind and all(word in str(failed.value) for word in words)
+
+
+def test_an_answer_is_read_once_and_leaves_nothing_behind() -> None:
+    with awaited() as place:
+        assert place.read() == Answer()
+        assert refuse(NO) == 1
+        assert place.read() == Answer(said=str(NO), final=True)
+        folder = place.file.parent
+    assert not folder.exists() and VARIABLE not in os.environ
+    assert refuse(NO) == 1, "nobody waits: it is printed, and that is all"
+
+
+def test_a_real_jvm_whose_heap_is_full_leaves_word(tmp_path: Path) -> None:
+    (tmp_path / "Fill.java").write_text(
+        "public class Fill { public static void main(String[] a) { long[] x = new long[1 << 29]; } }"
+    )
+    java = shutil.which("java")
+    option = application.HEAP_IS_FULL.replace('"', "")  # Spark takes its options apart at quotes, as a shell does
+    with awaited() as place:
+        done = subprocess.run(
+            [str(java), "-Xmx64m", option, "-XX:+ExitOnOutOfMemoryError", str(tmp_path / "Fill.java")],
+            capture_output=True, check=False, timeout=120,
+        )  # fmt: skip
+        assert done.returncode == 3
+        assert place.read() == Answer(heap_was_full=True)
+
+
+# The task's own look at its connections, with one that a person made in the UI, and without any.
+CONNECTED = """
+import os, sys
+from unittest import mock
+from airflow.dag_processing.dagbag import DagBag
+from airflow.models import Connection
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.utils.session import create_session
+if sys.argv[1] != "-":
+    with create_session() as session:
+        session.add(Connection(conn_id="spark_default", conn_type="spark", host=sys.argv[1]))
+def submit(hook, application, **_):
+    open(sys.argv[2], "w").write(hook._connection["master"])
+with mock.patch.object(SparkSubmitHook, "submit", submit):
+    DagBag(os.environ["AIRFLOW__CORE__DAGS_FOLDER"]).dags["asks"].test()
+"""
+ASKS = """
+from airflow.sdk import DAG
+from tally.orchestration.application import SparkApplication
+with DAG("asks", schedule=None):
+    SparkApplication(script="batch.py", arguments=["trips"], task_id="t")
+"""
+
+
+@pytest.mark.parametrize(("made", "used"), [("spark://theirs:7077", "spark://theirs:7077"), ("-", "local[2]")])
+def test_a_connection_that_a_person_made_wins_over_the_settings(
+    made: str, used: str, airflow_database: dict[str, str], tmp_path: Path
+) -> None:
+    airflow, dags = tmp_path / "airflow", tmp_path / "dags"
+    airflow.mkdir()
+    dags.mkdir()
+    (dags / "asks.py").write_text(ASKS)
+    shutil.copy(Path(airflow_database["AIRFLOW_HOME"], "airflow.db"), airflow)
+    own = {"AIRFLOW_HOME": str(airflow), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{airflow}/airflow.db"}
+    own["AIRFLOW__CORE__DAGS_FOLDER"] = str(dags)
+    env = {name: value for name, value in os.environ.items() if name != "AIRFLOW_CONN_SPARK_DEFAULT"}
+    done = subprocess.run(
+        [sys.executable, "-c", CONNECTED, made, str(tmp_path / "master")],
+        env=env | airflow_database | own, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert (tmp_path / "master").exists(), done.stdout[-2000:] + done.stderr[-3000:]
+    assert (tmp_path / "master").read_text() == used
+
+
+def test_nothing_is_read_out_of_the_providers_private_parts() -> None:
+    text = Path(application.__file__).read_text()
+    assert "_hook" not in text and "_last_submit" not in text and "Error code" not in text
+
+
+def test_the_embedded_airflow_shadows_no_connection() -> None:
+    from tally.base.settings import settings
+    from tally.embedded import airflow
+
+    before = os.environ.pop("AIRFLOW_CONN_SPARK_DEFAULT")
+    assert "AIRFLOW_CONN_SPARK_DEFAULT" not in airflow.environment(settings(), 4242)
+    os.environ["AIRFLOW_CONN_SPARK_DEFAULT"] = before

@@ -19,6 +19,8 @@ GRAPHS = [
     graph.maintain(),
     forms.backfill(sorted(CATALOGUE.pipelines)),
     forms.control(sorted(CATALOGUE.pipelines)),
+    forms.plan(sorted(CATALOGUE.pipelines)),
+    *graph.broken("supply", "0 * * * *"),
     *(graph.batch(p, "0 * * * *") for p in CATALOGUE.pipelines.values()),
     *(graph.reconcile(p) for p in CATALOGUE.pipelines.values()),
 ]

@@ -141,7 +141,7 @@ def test_a_step_refuses_by_name_what_a_form_would_not_let_through(
     dags: dict[str, Any], tmp_path: Path, nothing_runs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     canary = tmp_path / "canary"
-    for dag_id in ("control", "backfill"):
+    for dag_id in ("control", "plan", "backfill"):
         for field in dags[dag_id].params:
             for name, value in corpus.values(canary).items() if field not in FREE else ():
                 with pytest.raises(AnswerIsNo) as refused:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -90,19 +89,6 @@ def test_refusals_become_airflows() -> None:
         call("seal", {"pipeline": "vendor_trips", "ticket": "none"})
     with pytest.raises(AirflowFailException, match="dry_run: 'perhaps' is neither"):
         call("plan", {**FORM, "dry_run": "perhaps"})
-
-
-def test_old_task_logs_go_with_the_folders_that_they_leave_empty(tmp_path: Path) -> None:
-    old = tmp_path / "dag_id=streams" / "run_id=a" / "task_id=x" / "attempt=1.log"
-    new = tmp_path / "dag_id=streams" / "run_id=b" / "task_id=x" / "attempt=1.log"
-    other = tmp_path / "scheduler" / "latest.log"
-    for file, age in ((old, 10.0), (new, 1000.0), (other, 10.0)):
-        file.parent.mkdir(parents=True)
-        file.write_text("said")
-        os.utime(file, (age, age))
-    assert steps.drop_logs(tmp_path, 100.0) == 1
-    assert new.exists() and other.exists() and not (tmp_path / "dag_id=streams" / "run_id=a").exists()
-    assert steps.drop_logs(tmp_path / "never", 100.0) == 0
 
 
 WISH = {"pipeline": "vendor_trips", "action": "pause", "why": "the broker moves", "by": "ada"}

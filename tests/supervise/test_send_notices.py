@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -23,16 +26,30 @@ class Receiver:
         self.got: list[dict[str, Any]] = []
         self.keys: list[str] = []
         self.answers: dict[int, int] = {}
+        self.signatures: list[str | None] = []
+        self.bodies: list[bytes] = []
+        self.visits = 0
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                message = json.loads(body)
+                receiver.visits += 1
+                receiver.bodies.append(body)
+                receiver.signatures.append(self.headers["X-Tally-Signature"])
                 answer = receiver.answers.get(message["id"], 204)
                 if answer == 204:
                     receiver.got.append(message)
                     receiver.keys.append(self.headers["Idempotency-Key"])
                 self.send_response(answer)
+                if answer == 302:
+                    self.send_header("Location", receiver.url)
+                self.end_headers()
+
+            def do_GET(self) -> None:  # what a redirect of a POST becomes
+                receiver.visits += 1
+                self.send_response(204)
                 self.end_headers()
 
             def log_message(self, *_: object) -> None:
@@ -158,9 +175,40 @@ def test_an_address_that_is_no_url_is_refused_when_it_is_read(monkeypatch: pytes
 
     from tally.base.settings import settings
 
-    monkeypatch.setenv("TALLY_WEBHOOK", "file:///etc/passwd")
-    with pytest.raises(ValidationError, match="not a URL"):
-        settings()
+    for address in ("file:///etc/passwd", "ftp://localhost/s3cret", "https:s3cret", "gopher://s3cret"):
+        monkeypatch.setenv("TALLY_WEBHOOK", address)
+        with pytest.raises(ValidationError, match="not a URL") as refused:
+            settings()
+        assert "s3cret" not in str(refused.value)
+    for address in ("http://hooks.example.com/s3cret", "http://127.0.0.1.example.com/", "http://localhost@10.0.0.1/"):
+        monkeypatch.setenv("TALLY_WEBHOOK", address)
+        with pytest.raises(ValidationError, match="in clear to another machine"):
+            settings()
+    for address in ("https://hooks.example.com/s3cret", "HTTPS://a/b", "http://localhost:9/a", "http://[::1]:9/a"):
+        monkeypatch.setenv("TALLY_WEBHOOK", address)
+        assert settings().webhook == address
+
+
+def test_a_document_is_signed_by_who_knows_the_secret(webhook: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    incidents.report("trips", "a", "x")
+    send_notices()
+    assert webhook.signatures == [None]
+    monkeypatch.setenv("TALLY_WEBHOOK_SECRET", "s3cret")
+    incidents.close("trips", "a")
+    before = int(time.time())
+    send_notices()
+    said = dict(part.split("=") for part in str(webhook.signatures[1]).split(","))
+    assert before <= int(said["t"]) <= time.time()
+    mine = hmac.new(b"s3cret", f"{said['t']}.".encode() + webhook.bodies[1], hashlib.sha256).hexdigest()
+    assert said["v1"] == mine and "s3cret" not in webhook.bodies[1].decode()
+
+
+def test_no_redirect_is_followed(webhook: Receiver) -> None:
+    number = incidents.report("trips", "a", "x")
+    webhook.answers[number] = 302
+    summary, line = send_notices()
+    assert summary == "told people of 0 of 1 incidents" and "302" in line
+    assert webhook.got == [] and webhook.visits == 1
 
 
 def test_a_channel_that_hangs_holds_up_no_other(webhook: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,13 @@ def test_more_configuration_wins_and_a_secret_stands_in_no_argument(monkeypatch:
         assert not any(ELSEWHERE["TALLY_CONTROL"] in word for word in words)
 
 
+def test_how_people_are_told_stays_here(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    for name in submit.STAYS_HERE:
+        monkeypatch.setenv(name, "https://hooks.example.com/s3cret")
+    words = asked(kind)
+    assert not any("s3cret" in word or "WEBHOOK" in word for word in words)
+
+
 @pytest.mark.parametrize("missing", ["TALLY_KAFKA", "TALLY_LAKE", "TALLY_CHECKPOINTS", "TALLY_CONTROL"])
 def test_what_a_driver_elsewhere_cannot_reach_is_named(
     kind: str, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -7,8 +7,10 @@ import os
 import socket
 from datetime import timedelta
 from functools import cached_property, lru_cache
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -22,7 +24,8 @@ REPO = Path(__file__).resolve().parents[3]
 class Settings(BaseSettings):
     """One run's settings; all its state lives below `home`."""
 
-    model_config = SettingsConfigDict(env_prefix="TALLY_", frozen=True, extra="ignore")
+    # A setting that is refused may be a secret: the traceback of a task does not repeat it.
+    model_config = SettingsConfigDict(env_prefix="TALLY_", frozen=True, extra="ignore", hide_input_in_errors=True)
 
     home: Path = Field(REPO / "var", description="All state of a run: lake, checkpoints, control store, broker, logs.")
     catalog: Path = Field(REPO / "spark", description="The definitions: topics.py and pipelines/*.py.")
@@ -84,6 +87,7 @@ class Settings(BaseSettings):
     )
     freshness: str = Field("15 minutes", description="A stream that is further behind is an incident; empty: never.")
     webhook: str = Field("", description="URL that each incident is posted to as JSON, when it opens and when it ends.")
+    webhook_secret: str = Field("", description="What each post to the webhook is signed with; empty: it is not.")
     notifiers: str = Field("", description="Import paths of Airflow notifiers that are told too, separated by commas.")
     spark_pool: str = Field("default_pool", description="Airflow pool that Spark tasks take a slot of.")
     vacuum_hours: int = Field(168, ge=168, description="Age of unneeded table files before `maintain` removes them.")
@@ -91,7 +95,7 @@ class Settings(BaseSettings):
         "7 days", description="In which time `maintain`, once a day, has audited each sealed window again."
     )
     keep_reconciliations: str = Field("90 days", description="How long comparisons that hold no window are kept.")
-    keep_airflow_runs: str = Field("30 days", description="How long `maintain` keeps runs in Airflow's own database.")
+    keep_airflow_runs: str = Field("30 days", description="How long the demo's own Airflow keeps its runs and logs.")
     airflow_port: int = Field(8080, ge=1, le=65535, description="Port of the Airflow UI in the demo.")
 
     @field_validator(
@@ -113,8 +117,11 @@ class Settings(BaseSettings):
     @field_validator("webhook")
     @classmethod
     def an_address(cls, text: str) -> str:
-        if text and not text.startswith(("http://", "https://")):
-            raise ValueError("not a URL: begin it with http:// or https://")
+        parts = urlsplit(text)
+        if text and (parts.scheme not in ("http", "https") or not parts.hostname):
+            raise ValueError("not a URL: begin it with https://")
+        if parts.scheme == "http" and not is_here(str(parts.hostname)):
+            raise ValueError("incidents are not sent in clear to another machine: begin it with https://")
         return text
 
     @field_validator("spark_conf")
@@ -174,6 +181,14 @@ class Settings(BaseSettings):
     def table(self, *parts: str) -> str:
         """The path of a Delta table on the lake, e.g. table("speed", pipeline, version)."""
         return "/".join([self.lake_root, *parts])
+
+
+def is_here(host: str) -> bool:
+    """Whether a host in a URL is this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def settings() -> Settings:

@@ -29,6 +29,16 @@ def catalogue() -> Catalogue:
     return load(settings().catalog)
 
 
+def definitions() -> Catalogue:
+    """The same; where it cannot be loaded at all, each of its files is broken for that reason."""
+    try:
+        return catalogue()
+    except TallyError as fault:
+        folder = settings().catalog
+        names = sorted(file.stem for file in folder.glob("pipelines/[!_]*.py"))
+        return Catalogue(path=str(folder), topics={}, pipelines={}, broken=dict.fromkeys(names, fault))
+
+
 def load(folder: Path | str) -> Catalogue:
     """Every topic and pipeline of a folder; read again only when a file changed. A broken file breaks no other."""
     folder = Path(folder).absolute()

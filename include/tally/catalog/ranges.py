@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from tally.base.duration import from_millis, iso, millis
 from tally.base.errors import TallyError
@@ -19,6 +20,12 @@ def floor(at: int, step: int) -> int:
 
 def ceil(at: int, step: int) -> int:
     return -floor(-at, step)
+
+
+def closed_starts(pipeline: Pipeline, watermark: int, settle: timedelta) -> int:
+    """A window that starts before this is closed under a watermark, if it is no longer than the declared size."""
+    passed = watermark - millis(pipeline.linger) - millis(settle)
+    return ceil(max(0, passed - millis(pipeline.window.size)) + 1, millis(pipeline.window.step))
 
 
 def merge(ranges: Iterable[Range], *, most: int | None = None) -> list[Range]:

@@ -155,6 +155,11 @@ class Catalogue:
     pipelines: dict[str, Pipeline]
     broken: dict[str, TallyError] = field(default_factory=dict)
 
+    @property
+    def names(self) -> list[str]:
+        """What a form offers: the pipelines that load; where none does, all, for each says why."""
+        return sorted(self.pipelines or self.broken)
+
     def pipeline(self, name: str) -> Pipeline:
         """The pipeline of that name; a broken one is refused by its fault, an unknown one with the names there are."""
         if name in self.broken:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,9 @@ from tally.lake.session import session
 
 ACTIONS = ("collect", "count", "first", "foreach", "foreachPartition", "head", "isEmpty", "localCheckpoint", "show",
            "tail", "take", "toLocalIterator", "toPandas", "cache", "persist", "checkpoint")  # fmt: skip
+
+
+ONE_AT_A_TIME = threading.Lock()  # what each puts back is what was there before all of them
 
 
 def check_all(known: Catalogue) -> dict[str, list[TallyError]]:
@@ -100,12 +104,14 @@ def nodes(plan: Any) -> Iterator[Any]:
 
 @contextmanager
 def forbidden_actions(pipeline: Pipeline) -> Iterator[None]:
-    """While a function runs, whatever would start a job raises instead."""
+    """While a function runs, whatever would start a job raises instead; other threads do what they always do."""
+    mine = threading.get_ident()
     classes = {DataFrame, *DataFrame.__subclasses__()}
-    saved = [(kind, name, kind.__dict__[name]) for kind in classes for name in ACTIONS if name in kind.__dict__]
 
-    def forbid(name: str) -> Any:
-        def act(*_: Any, **__: Any) -> None:
+    def forbid(name: str, method: Any) -> Any:
+        def act(*given: Any, **options: Any) -> Any:
+            if threading.get_ident() != mine:
+                return method(*given, **options)
             raise DefinitionError(
                 f"the function acts: .{name}()",
                 pipeline=pipeline.name,
@@ -116,13 +122,15 @@ def forbidden_actions(pipeline: Pipeline) -> Iterator[None]:
 
         return act
 
-    for kind, name, _ in saved:
-        setattr(kind, name, forbid(name))
-    try:
-        yield
-    finally:
+    with ONE_AT_A_TIME:
+        saved = [(kind, name, kind.__dict__[name]) for kind in classes for name in ACTIONS if name in kind.__dict__]
         for kind, name, method in saved:
-            setattr(kind, name, method)
+            setattr(kind, name, forbid(name, method))
+        try:
+            yield
+        finally:
+            for kind, name, method in saved:
+                setattr(kind, name, method)
 
 
 def author_error(error: Exception, pipeline: Pipeline) -> DefinitionError:

@@ -91,6 +91,22 @@ def doubted(pipeline: str, version: str) -> list[Seal]:
         return [Seal(**row._mapping) for row in rows]
 
 
+def judged_to(pipeline: str, version: str) -> int:
+    """The end of the last slot that is sealed, partial or held; 0 where there is none."""
+    mine = (seals.c.pipeline == pipeline) & (seals.c.version == version) & (seals.c.state != "unsealed")
+    with store().connect() as connection:
+        return int(connection.execute(sa.select(sa.func.max(seals.c.slot_end)).where(mine)).scalar() or 0)
+
+
+def unsealed_since(pipeline: str, version: str, before_ms: int, at_ms: int) -> int | None:
+    """The first slot, of those that start before a time, that was unsealed at an instant or earlier and still is."""
+    mine = (seals.c.pipeline == pipeline) & (seals.c.version == version) & (seals.c.state == "unsealed")
+    mine &= (seals.c.slot_start < before_ms) & (seals.c.changed_at <= at_ms)
+    with store().connect() as connection:
+        first: int | None = connection.execute(sa.select(sa.func.min(seals.c.slot_start)).where(mine)).scalar()
+    return first
+
+
 def write(rows: Iterable[Seal]) -> None:
     """Put slots into their states; idempotent by (pipeline, version, slot_start)."""
     with store().begin() as connection:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import sqlalchemy as sa
 
-from tally.base.errors import TallyError
+from tally.base.duration import from_millis, iso
+from tally.base.errors import AnswerIsNo, TallyError
 from tally.base.safe_text import LONGEST_REASON, is_text, quoted
 from tally.control.store import now_ms, store, upsert
 from tally.control.tables import desired, drivers, streams
+
+# When the wish that is being written was asked for; None: now.
+asked: ContextVar[int | None] = ContextVar("asked", default=None)
 
 
 def show(pipeline: str, **values: Any) -> None:
@@ -97,10 +104,37 @@ def check_reason(why: str) -> None:
 
 
 def want(pipeline: str, state: str, *, by: str, why: str) -> None:
-    """Set the desired state of a stream: running, paused or stopped; idempotent by pipeline."""
+    """Set the desired state of a stream: running, paused or stopped; idempotent by pipeline.
+
+    A wish that was asked for before the one that stands is late, and refused: many may be on their way at once.
+    """
     check_reason(why)
+    at = asked.get()
+    row = {"state": state, "by": by, "why": why, "at": now_ms() if at is None else at}
+    mine = desired.c.pipeline == pipeline
     with store().begin() as connection:
-        upsert(connection, desired, [{"pipeline": pipeline, "state": state, "by": by, "why": why, "at": now_ms()}])
+        older = sa.true() if at is None else desired.c.at <= at
+        # The update first: it takes the store's write lock, so that of two wishes the later one stays.
+        if connection.execute(sa.update(desired).where(mine, older).values(**row)).rowcount:
+            return
+        standing = connection.execute(sa.select(desired).where(mine)).first()
+        if standing is None:
+            upsert(connection, desired, [{"pipeline": pipeline, **row}])
+            return
+    raise AnswerIsNo(
+        f"a later wish stands: {standing.state}, by {standing.by or 'a person'} at {iso(from_millis(standing.at))}",
+        pipeline=pipeline, cure="none, if that one is right; else wish for it again",
+    )  # fmt: skip
+
+
+@contextmanager
+def asked_at(at: int | None) -> Iterator[None]:
+    """Wishes that are written inside were asked for at an instant, in milliseconds."""
+    token = asked.set(at)
+    try:
+        yield
+    finally:
+        asked.reset(token)
 
 
 def want_anew(pipeline: str, *, by: str, why: str) -> int:

@@ -25,7 +25,7 @@ from tally.base.settings import settings
 from tally.demo.parts import Part, starting
 from tally.demo.screen import Screen
 from tally.demo.watch import Watch
-from tally.embedded import airflow, broker
+from tally.embedded import airflow, broker, login
 from tally.host import driver_files, lock, process
 from tally.host.waiting import until
 from tally.supervise import launch
@@ -65,7 +65,7 @@ class Demo:
         run = settings()
         for name in ("home", "catalog", "jars"):  # the parts run in other folders, and must mean the same
             os.environ[f"TALLY_{name.upper()}"] = str(getattr(run, name))
-        self.show, self.home = show, run.home
+        self.show, self.home, self.live = show, run.home, live
         self.kafka, self.topics = Part("Kafka"), Part("topics")
         self.producer, self.airflow, self.driver = Part("producer"), Part("Airflow"), Part("stream driver")
         self.parts = [self.kafka, self.topics, self.producer, self.airflow, self.driver]
@@ -140,10 +140,16 @@ class Demo:
     def start_airflow(self) -> None:
         with starting(self.airflow):
             found = airflow.start(wait=False)
-            self.airflow.note = found.note
+            self.airflow.note = "; ".join(filter(None, [self.how_to_log_in(), found.note]))
             self.screen.links["Airflow UI"] = found.url
             airflow.start(wait=True)
             self.airflow.lives = lambda: process.find(airflow.pidfile(settings())) is not None
+
+    def how_to_log_in(self) -> str:
+        """A person at a terminal sees the password; a log, which others may read, only where it is."""
+        run = settings()
+        where = login.password(run) if self.live else f"is in {login.password_file(run)}"
+        return f"log in as {login.ADMIN}, password {where}"
 
     def await_driver(self) -> None:
         """The streams DAG starts it, not we: that is what it is there for."""

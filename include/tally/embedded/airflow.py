@@ -19,7 +19,9 @@ import psutil
 
 from tally.base.errors import TallyError
 from tally.base.settings import REPO, Settings, settings
+from tally.embedded import login
 from tally.embedded.broker_files import free_port, is_free
+from tally.embedded.tidy import tidy, url
 from tally.host import lock, process
 from tally.host.waiting import until
 
@@ -51,7 +53,9 @@ def start(*, wait: bool = True) -> Running:
         if found is None:
             process.stop(pidfile(run))  # what a crash may have left of the last one
             port, note = choose_port()
-            found = launch(run, port)
+            login.close_off(run)
+            tidied = tidy(run, environment(run, port))
+            found = launch(run, port, tidied)
         port = int(process.read_json(pidfile(run))["port"])
     running = Running(url=f"http://localhost:{port}", port=port, pid=found.pid, started=started, note=note)
     if wait:
@@ -81,10 +85,13 @@ def log_path(run: Settings) -> Path:
     return run.home / "logs" / "airflow.log"
 
 
-def launch(run: Settings, port: int) -> psutil.Process:
-    """Start the session; it is found again by its pid file."""
+def launch(run: Settings, port: int, tidied: str = "") -> psutil.Process:
+    """Start the session; it is found again by its pid file. What was tidied before is said in its log."""
     log = log_path(run)
     log.parent.mkdir(parents=True, exist_ok=True)
+    if tidied:
+        with log.open("a") as out:
+            print(tidied, file=out)
     command = [str(Path(sys.executable).parent / "airflow"), "standalone"]
     with log.open("ab") as out:
         child = subprocess.Popen(
@@ -106,7 +113,7 @@ def environment(run: Settings, port: int) -> dict[str, str]:
     small = {
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        **login.environment(run),
         "AIRFLOW__CORE__DEFAULT_TIMEZONE": "utc",
         # 12 processes and 1.25 GB instead of 40: two cores have no use for more.
         "AIRFLOW__CORE__PARALLELISM": "4",
@@ -117,9 +124,7 @@ def environment(run: Settings, port: int) -> dict[str, str]:
         # A task gives up on its API server after 5 s; while everything starts on two cores that is too soon.
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "30",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
-        # SQLite's own wait is 5 s: on a busy start-up the scheduler's first large write takes longer than that.
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{run.home / 'airflow' / 'airflow.db'}?timeout=60",
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": run.spark_master}),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url(run),
         "TALLY_SPARK_POOL": POOL,
         "GX_ANALYTICS_ENABLED": "false",
     }
@@ -194,8 +199,7 @@ def make_pool(running: Running) -> None:
 
     def is_there() -> bool:
         try:
-            token = request(f"{running.url}/auth/token", None, "")["access_token"]
-            request(f"{running.url}/api/v2/pools", pool, token)
+            request(f"{running.url}/api/v2/pools", pool, token(running))
         except OSError as error:  # HTTPError is one; 409: it is there already, 5xx: the database is busy
             code = getattr(error, "code", 500)
             if code < 500 and code != 409:
@@ -205,6 +209,12 @@ def make_pool(running: Running) -> None:
 
     if not until(is_there, seconds=START_PATIENCE, every=1.0):
         raise TallyError(f"Airflow's pool {POOL} cannot be made: its API does not answer", cure=cure)
+
+
+def token(running: Running) -> str:
+    """What this home's admin uses Airflow's API by."""
+    who = {"username": login.ADMIN, "password": login.password(settings())}
+    return str(request(f"{running.url}/auth/token", who, "")["access_token"])
 
 
 def request(url: str, body: dict[str, Any] | None, token: str) -> dict[str, Any]:

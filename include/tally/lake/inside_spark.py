@@ -89,8 +89,14 @@ class Template:
                 raise ValueError(f"column {name} is {there.get(name, 'not there')}, and was {kind}")
         return renamed(frame, self.columns)
 
-    def on(self, leaf: Any) -> DataFrame:
-        return frame_of(on_top(self.above, leaf), self.spark)
+    def on(self, leaf: Any, spark: SparkSession | None = None) -> DataFrame:
+        """The same over such a leaf; `spark` is the session that is to run it, where it is another one."""
+        return frame_of(on_top(self.above, leaf), spark or self.spark)
+
+    @property
+    def nodes(self) -> list[str]:
+        """What its nodes are called, from the leaf upwards."""
+        return [str(node.nodeName()) for node in self.above]
 
 
 @dataclass(frozen=True, kw_only=True)

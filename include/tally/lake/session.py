@@ -120,6 +120,17 @@ def spark_conf(run: Settings, memory: str, *, brief: bool = False) -> dict[str, 
     return {**conf, **run.more_conf}
 
 
+def interpreting(spark: SparkSession) -> SparkSession:
+    """Another session of the same application, which compiles nothing: it looks at each plan's expressions as it goes.
+
+    A plan's first run takes a tenth of the time, and a row ten times as long: for a few rows, or for the first ones.
+    """
+    other = spark.newSession()
+    other.conf.set("spark.sql.codegen.wholeStage", "false")
+    other.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    return other
+
+
 def libraries(run: Settings, jars: Sequence[Path]) -> dict[str, str]:
     """Delta and Kafka: on the class path where all runs in one JVM (its class archive holds them), else sent along."""
     if run.spark_master.startswith("local"):

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk import Connection
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 from tally.base.settings import REPO, Settings, settings
+from tally.host.answer import HEAP_IS_FULL, Answer, awaited
 from tally.host.process import write_whole
 from tally.lake import memory
 from tally.lake.session import spark_conf, spark_home
@@ -20,7 +22,6 @@ from tally.lake.session import spark_conf, spark_home
 CONNECTION = "spark_default"
 # Spark tells of each block and jar it touches; the task's log is for what the job itself says, and for errors.
 LOGGING = REPO / "spark" / "log4j2.properties"
-NO = 1  # the exit code of an entry point whose answer is no
 
 
 class SparkApplication(SparkSubmitOperator):  # type: ignore[misc]
@@ -38,9 +39,10 @@ class SparkApplication(SparkSubmitOperator):  # type: ignore[misc]
         self.application_args: list[str] | None
 
     def execute(self, context: Any) -> None:
-        """Submit and wait. An answer of no (exit code 1 and a refusal) is final; all else may be retried."""
+        """Submit and wait. An answer of no is final; all else may be retried."""
         run = settings()
-        os.environ.setdefault(f"AIRFLOW_CONN_{CONNECTION.upper()}", connection(run))
+        if not is_configured():
+            os.environ[f"AIRFLOW_CONN_{CONNECTION.upper()}"] = connection(run)
         os.environ.update(
             SPARK_HOME=str(spark_home()), PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable
         )
@@ -51,29 +53,35 @@ class SparkApplication(SparkSubmitOperator):  # type: ignore[misc]
         # In a file, not on the command line: thirty --conf would bury the one line that a reader of the log wants.
         self.properties_file = str(properties(run))
         self.log.info("spark/%s %s", Path(str(self.application)).name, " ".join(arguments))
-        try:
-            super().execute(context)
-        except AirflowException as error:
-            said = self.last_words()
-            if not said:
+        with awaited() as place:
+            try:
+                super().execute(context)
+            except AirflowException:
+                raise_as_said(place.read())
                 raise
-            final = f"Error code is: {NO}." in str(error)
-            raise (AirflowFailException if final else AirflowException)(said) from None
         for asset in self.outlets:
             context["outlet_events"][asset].extra = {"arguments": " ".join(arguments)}
 
-    def last_words(self) -> str:
-        """What the application itself said it failed of, if it said so."""
-        lines = list(getattr(self._hook, "_last_submit_log_lines", ()))
-        cures = [at for at, line in enumerate(lines) if at and line.startswith("cure: ")]
-        if cures:
-            return "\n  ".join(lines[cures[-1] - 1 : cures[-1] + 1])
-        text = "\n".join(lines)  # the JVM is the parent here: one whose heap is full takes the application with it
-        return str(memory.full(text, memory.BATCH)) if memory.FULL.search(text) else ""
+
+def raise_as_said(answer: Answer) -> None:
+    """Fail as the application itself said, if it said so; its JVM is the parent, and may take it along unheard."""
+    if answer.said:
+        raise (AirflowFailException if answer.final else AirflowException)(answer.said) from None
+    if answer.heap_was_full:
+        raise AirflowException(str(memory.full("", memory.BATCH))) from None
+
+
+def is_configured() -> bool:
+    """Whether somebody made the connection: in Airflow's UI, in a secrets backend, in the environment."""
+    try:
+        Connection.get(CONNECTION)
+    except AirflowNotFoundException:
+        return False
+    return True
 
 
 def connection(run: Settings) -> str:
-    """`spark_default` from the settings, so that nobody makes it by hand; one that is configured wins."""
+    """`spark_default` from the settings, for this task alone, so that nobody has to make it by hand."""
     return json.dumps({"conn_type": "spark", "host": run.spark_master})
 
 
@@ -83,6 +91,7 @@ def properties(run: Settings) -> Path:
     options = "spark.driver.extraJavaOptions"
     if "log4j2.configurationFile" not in conf.get(options, ""):
         conf[options] = f"{conf.get(options, '')} -Dlog4j2.configurationFile={LOGGING}".strip()
+    conf[options] = f"{conf[options]} {HEAP_IS_FULL}".strip()
     text = "".join(f"{name} {value}\n" for name, value in conf.items())
     path = run.home / "run" / "spark-batch.conf"
     write_whole(path, text)

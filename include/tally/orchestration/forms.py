@@ -2,13 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from tally.base.safe_text import LONGEST_REASON
 from tally.orchestration import runbook
 from tally.orchestration.graph import CHUNK, Graph, Node, judged
 
 ACTIONS = ("pause", "resume", "restart", "stop")
+# A form that only asks, or only writes a wish down, waits for no other: more at once than a catalogue has pipelines.
+BESIDE = 64
+NAME = "{{ params['pipeline'] }}"
+
+
+def chosen(pipelines: list[str]) -> dict[str, Any]:
+    return {"type": "string", "enum": pipelines, "title": "Pipeline"}
+
+
+def span(pipelines: list[str]) -> dict[str, Mapping[str, Any]]:
+    """The fields of a form over a range of one pipeline."""
+    return {
+        "pipeline": chosen(pipelines),
+        "from": {
+            "type": "string", "format": "date-time", "title": "From", "description": "Start of the first window, UTC.",
+        },
+        "to": {
+            "type": "string", "format": "date-time", "title": "To",
+            "description": "Windows that start before this, UTC.",
+        },
+    }  # fmt: skip
+
+
+CHUNK_HOURS = {"type": "integer", "default": 24, "minimum": 1, "maximum": 744, "title": "Hours per chunk"}
+
+
+def planning(dry_run: str) -> Node:
+    """The task that plans a backfill; only what is no dry run has chunks."""
+    return Node(
+        id="plan",
+        kind="python",
+        runs="plan",
+        doc="Prints what would be done and checks that it can be; a dry run ends here.",
+        keywords={
+            "pipeline": NAME,
+            "since": "{{ params['from'] }}",
+            "until": "{{ params['to'] }}",
+            "chunk_hours": "{{ params['chunk_hours'] }}",
+            "dry_run": dry_run,
+        },
+        timeout=timedelta(minutes=10),
+    )
+
+
+def plan(pipelines: list[str]) -> Graph:
+    """A form for a person: what a backfill would do, and whether it can; answered at once, and nothing is done."""
+    return Graph(
+        dag_id="plan",
+        title="Say what a backfill would do",
+        doc=runbook.PLAN,
+        schedule=None,
+        tags=("tally", "backfill", "plan"),
+        timeout=timedelta(minutes=30),
+        at_once=BESIDE,
+        params={**span(pipelines), "chunk_hours": CHUNK_HOURS},
+        nodes=(planning("True"),),
+    )
 
 
 def control(pipelines: list[str]) -> Graph:
@@ -19,9 +78,10 @@ def control(pipelines: list[str]) -> Graph:
         doc=runbook.CONTROL,
         schedule=None,
         tags=("tally", "speed", "control"),
-        timeout=timedelta(minutes=10),
+        timeout=timedelta(minutes=30),
+        at_once=BESIDE,
         params={
-            "pipeline": {"type": "string", "enum": pipelines, "title": "Pipeline"},
+            "pipeline": chosen(pipelines),
             "action": {"type": "string", "enum": list(ACTIONS), "title": "Action"},
             "why": {
                 "type": "string",
@@ -36,12 +96,13 @@ def control(pipelines: list[str]) -> Graph:
                 id="wish",
                 kind="python",
                 runs="wish",
-                doc="Writes down what is wanted of the stream. Its driver obeys within seconds.",
+                doc="Writes down what is wanted of the stream, and is green once its driver has done it.",
                 keywords={
-                    "pipeline": "{{ params['pipeline'] }}",
+                    "pipeline": NAME,
                     "action": "{{ params['action'] }}",
                     "why": "{{ params['why'] }}",
                     "by": "{{ dag_run.triggering_user_name or 'airflow' }}",
+                    "asked": "{{ dag_run.run_after | default('') }}",
                 },
                 timeout=timedelta(minutes=5),
             ),
@@ -52,7 +113,6 @@ def control(pipelines: list[str]) -> Graph:
 def backfill(pipelines: list[str]) -> Graph:
     """A form for a person: a range of one pipeline, restated and reconciled in chunks."""
     item = "plan"
-    name = "{{ params['pipeline'] }}"
     return Graph(
         dag_id="backfill",
         title="Restate and reconcile a range",
@@ -61,48 +121,28 @@ def backfill(pipelines: list[str]) -> Graph:
         tags=("tally", "backfill"),
         timeout=timedelta(days=2),
         params={
-            "pipeline": {"type": "string", "enum": pipelines, "title": "Pipeline"},
-            "from": {
-                "type": "string",
-                "format": "date-time",
-                "title": "From",
-                "description": "Start of the first window, UTC.",
+            **span(pipelines),
+            "dry_run": {
+                "type": "boolean",
+                "default": False,
+                "title": "Dry run",
+                "description": "Only print the plan, when its turn comes; the DAG `plan` prints it at once.",
             },
-            "to": {
-                "type": "string",
-                "format": "date-time",
-                "title": "To",
-                "description": "Windows that start before this, UTC.",
-            },
-            "dry_run": {"type": "boolean", "default": False, "title": "Dry run", "description": "Only print the plan."},
-            "chunk_hours": {"type": "integer", "default": 24, "minimum": 1, "maximum": 744, "title": "Hours per chunk"},
+            "chunk_hours": CHUNK_HOURS,
         },
         nodes=(
-            Node(
-                id="plan",
-                kind="python",
-                runs="plan",
-                doc="Prints what will be done and checks that it can be; a dry run ends here.",
-                keywords={
-                    "pipeline": name,
-                    "since": "{{ params['from'] }}",
-                    "until": "{{ params['to'] }}",
-                    "chunk_hours": "{{ params['chunk_hours'] }}",
-                    "dry_run": "{{ params['dry_run'] }}",
-                },
-                timeout=timedelta(minutes=10),
-            ),
+            planning("{{ params['dry_run'] }}"),
             Node(
                 id="restate",
                 kind="spark",
                 runs="batch.py",
                 doc="Ingests what is new and restates the chunk's windows.",
                 after=("plan",),
-                arguments=(name, "--from", CHUNK % "from", "--to", CHUNK % "to", "--only"),
+                arguments=(NAME, "--from", CHUNK % "from", "--to", CHUNK % "to", "--only"),
                 per_item_of=item,
             ),
             *judged(
-                name,
+                NAME,
                 arguments=("--from", CHUNK % "from", "--to", CHUNK % "to"),
                 after=("restate",),
                 per_item_of=item,

@@ -53,6 +53,7 @@ class Node:
     urgent: bool = False
     timeout: timedelta = timedelta(hours=2)
     per_item_of: str = ""  # the task whose list this one is repeated over, together with all others that name it
+    tells: bool = False  # whether its answer of no opens an incident itself
     whatever: bool = False  # runs whatever those before it came to, and the run's colour is theirs alone
 
 
@@ -69,12 +70,23 @@ class Graph:
     owner: str = "tally"
     params: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # JSON schemas, with their default
     timeout: timedelta = timedelta(hours=6)
+    at_once: int = 1  # runs that may be under way beside each other
     pipeline: str = ""  # whose runs they are, where they are one's
     deadline: timedelta | None = None  # a run that is not over so long after it was due opens an incident
 
     @property
     def edges(self) -> tuple[tuple[str, str], ...]:
         return tuple((before, node.id) for node in self.nodes for before in node.after)
+
+
+def optional_time(description: str) -> dict[str, Any]:
+    return {"type": ["null", "string"], "format": "date-time", "default": None, "description": description}
+
+
+RANGE = {
+    "from": optional_time("Windows that start at or after this; empty: all that is closed and not sealed."),
+    "to": optional_time("Windows that start before this."),
+}
 
 
 def streams() -> Graph:
@@ -94,6 +106,7 @@ def streams() -> Graph:
                 doc="Looks again at what the watcher saw, and starts a driver, or replaces a hung one, if need be.",
                 retries=0,  # the watcher orders again; a run that waits for its retry would stand in the way
                 urgent=True,
+                tells=True,
                 timeout=timedelta(minutes=5),
             ),
             Node(
@@ -147,10 +160,7 @@ def reconcile(pipeline: Pipeline, deadline: timedelta | None = None) -> Graph:
         owner=pipeline.owner,
         pipeline=pipeline.name,
         deadline=deadline,
-        params={
-            "from": optional_time("Windows that start at or after this; empty: all that is closed and not sealed."),
-            "to": optional_time("Windows that start before this."),
-        },
+        params=RANGE,
         nodes=judged(
             pipeline.name,
             arguments=(
@@ -161,11 +171,35 @@ def reconcile(pipeline: Pipeline, deadline: timedelta | None = None) -> Graph:
     )
 
 
+def broken(name: str, every: str) -> tuple[Graph, Graph]:
+    """The DAGs of a pipeline whose definition cannot be loaded: still there, and red with the reason when they run."""
+    node = Node(
+        id="definition",
+        kind="python",
+        runs="definition",
+        doc="Loads the definition, and fails with what is wrong in it.",
+        keywords={"pipeline": name},
+        retries=0,  # the file says the same the next time
+        timeout=timedelta(minutes=5),
+    )
+
+    def of(dag_id: str, kind: str, schedule: Schedule, params: Mapping[str, Mapping[str, Any]]) -> Graph:
+        return Graph(
+            dag_id=dag_id.format(name), title=f"{name} cannot be loaded", doc=runbook.BROKEN.format(name=name),
+            schedule=schedule, tags=("tally", kind, name), pipeline=name, params=params, nodes=(node,),
+        )  # fmt: skip
+
+    return (
+        of(BATCH, "batch", Schedule(kind="interval", of=every), {}),
+        of(RECONCILE, "reconcile", Schedule(kind="asset", of=f"batch/{name}"), RANGE),
+    )
+
+
 def maintain() -> Graph:
     """Once a day: small files, old versions, old rows, and another part of the sealed windows audited."""
     return Graph(
         dag_id="maintain",
-        title="Keep tables and databases small",
+        title="Keep tables and the control store small, and audit old seals",
         doc=runbook.MAINTAIN,
         schedule=Schedule(kind="cron", of="30 3 * * *"),
         tags=("tally", "maintain"),
@@ -182,15 +216,13 @@ def maintain() -> Graph:
                 runs="audit.py",
                 doc="Holds the next part of each pipeline's sealed windows against their seals and the archive.",
                 after=("lake",),
+                tells=True,
             ),
             Node(
                 id="control_store",
                 kind="python",
                 runs="prune_control_store",
                 doc="Drops old comparisons that hold no slot.",
-            ),
-            Node(
-                id="airflow_database", kind="python", runs="clean_airflow", doc="airflow db clean, up to the cut-off."
             ),
         ),
     )
@@ -216,8 +248,8 @@ def judged(
         ),
         Node(
             id="judge", kind="python", runs="judge", after=("compare",), per_item_of=per_item_of, retries=0,
-            timeout=minutes, doc="Great Expectations over the differences. Red: some have no cause; windows are held.",
-            keywords=ticket,
+            doc="Great Expectations over the differences. Red: some have no cause; windows are held.",
+            tells=True, timeout=minutes, keywords=ticket,
         ),
         Node(
             id="seal", kind="python", runs="seal", after=("judge",), per_item_of=per_item_of, timeout=minutes,
@@ -226,10 +258,6 @@ def judged(
             outlets=(f"served/{pipeline}",) if assets else (),
         ),
     )  # fmt: skip
-
-
-def optional_time(description: str) -> dict[str, Any]:
-    return {"type": ["null", "string"], "format": "date-time", "default": None, "description": description}
 
 
 def about(pipeline: Pipeline) -> dict[str, str]:

@@ -25,6 +25,7 @@ from tally.base.settings import settings
 from tally.orchestration.application import SparkApplication
 from tally.orchestration.call import call, of_form
 from tally.orchestration.deadline import alert, in_time
+from tally.orchestration.failure import out_of_time, recovered, red, red_unless_told
 from tally.orchestration.graph import Graph, Node, Schedule
 from tally.orchestration.trigger import StreamsNeedAction
 
@@ -56,13 +57,14 @@ def render(graph: Graph) -> DAG:
         schedule=timetable(graph.schedule),
         start_date=None if graph.schedule and graph.schedule.kind == "cron" else START,
         catchup=False,
-        max_active_runs=1,
+        max_active_runs=graph.at_once,
         dagrun_timeout=graph.timeout,
         tags=list(graph.tags),
         params={name: param(dict(schema)) for name, schema in graph.params.items()},
         user_defined_macros=macros(),
         deadline=alert(graph.deadline, graph.pipeline) if graph.deadline else None,
-        on_success_callback=in_time if graph.deadline else None,
+        on_success_callback=when_green(graph),
+        on_failure_callback=out_of_time,
         default_args={"owner": graph.owner, **RETRY},
     )
     with dag:
@@ -78,6 +80,13 @@ def render(graph: Graph) -> DAG:
             if node.whatever:  # a trigger rule alone would make it the last task, and a failed run green
                 tasks[node.id].as_teardown()
     return dag
+
+
+def when_green(graph: Graph) -> list[Callable[[Any], None]] | None:
+    """What is over once a run is green; the streams DAG, whose runs come every five minutes, sees to that itself."""
+    if graph.schedule is None or graph.schedule.kind == "watched":
+        return None
+    return [in_time, recovered] if graph.deadline else [recovered]
 
 
 def timetable(schedule: Schedule | None) -> Any:
@@ -107,6 +116,7 @@ def operator(node: Node, before: Callable[[Any], None] | None = None) -> BaseOpe
         "priority_weight": URGENT if node.urgent else 1,
         "execution_timeout": node.timeout,
         "pre_execute": before,
+        "on_failure_callback": red_unless_told if node.tells else red,
         "inlets": [Asset(name) for name in node.inlets],
         "outlets": [Asset(name) for name in node.outlets],
     }

@@ -13,8 +13,9 @@ supervision, not the streams.** `tally pause PIPELINE` or `tally stop PIPELINE` 
 
 A driver that dies is started again at once; one that dies again before every stream went on after 2, 4 … 120 seconds.
 
-**tell** then says how each stream is, in the words of `tally status`, and sends incidents that nobody was told of to
-`TALLY_WEBHOOK` and `TALLY_NOTIFIERS`. What cannot be sent is said in its log, and sent at its next turn.
+**tell** then says how each stream is, in the words of `tally status`, looks whether numbers are still sealed in time,
+and sends incidents that nobody was told of to `TALLY_WEBHOOK` and `TALLY_NOTIFIERS`. What cannot be sent is said in its
+log, and sent at its next turn.
 
 **Red:** a new driver ended at once. The task's log holds the last lines of the driver's own log,
 `logs/stream-tally.log` in the home. Mend what they name; it is tried again by itself. `tally status` shows each stream,
@@ -33,9 +34,12 @@ looks after it. To stop a stream, trigger this DAG and fill in the form, or use 
 | restart | is stopped and begun anew, with what made it fail forgotten | `tally restart PIPELINE` |
 | stop | stops, and lets go of its table, so that it can be worked on by hand | `tally stop PIPELINE` |
 
-What is wanted stands in the control store with your name and your reason, and `tally status` shows both.
+What is wanted stands in the control store with your name and your reason, and `tally status` shows both. **wish** is
+green once the driver has done it, within seconds as a rule; where no driver lives, its log says so. Runs do not wait
+for one another. One that was asked for before another of the same stream, and comes later, is refused.
 
-**Red:** the form is wrong, and the message names the field; or the control store did not answer, which is retried.
+**Red:** the form is wrong, and the message names the field; a later wish stands; the driver has not done it in two
+minutes or cannot (it stays wanted: `tally status`); or the control store did not answer, which is retried.
 """
 
 BATCH = """\
@@ -74,24 +78,44 @@ again.
 **By hand:** trigger it with `from` and `to` to compare a range again.
 """
 
+BROKEN = """\
+### The definition of `{name}` cannot be loaded
+Nothing of it is stated, compared or sealed until its file loads again; what is sealed stays served, and its stream goes
+on with the definition that it began with. The DAGs of the other pipelines are as always.
+
+**Red `definition`:** its last line says what is wrong, with the file, the line and the cure, as `tally check` does.
+Mend the file: within a minute or two this DAG has its own tasks again, and its next run does what was missed.
+"""
+
+PLAN = """\
+### Says what a backfill would do, and whether it can
+Fill in the form: the answer is the log of **plan**, at once, also while a backfill runs, and nothing is done. It prints
+the chunks and checks that the archive and Kafka still hold what they need, like `tally plan`. To have it done, give the
+`backfill` DAG the same form.
+
+**Red:** the form is wrong, or records are gone; the message names field, partition and offsets.
+"""
+
 BACKFILL = """\
 ### Restates and reconciles a range of one pipeline
 Fill in the form. **plan** prints the chunks and checks that the archive and Kafka still hold what they need; a dry run
-ends there, and `tally plan` prints the same. Then each chunk is restated, compared, judged and sealed on its own: a red
-chunk holds only its own windows and can be cleared alone.
+ends there. Backfills wait for one another, dry runs too: the `plan` DAG prints the same at once. Then each chunk is
+restated, compared, judged and sealed on its own: a red chunk holds only its own windows and can be cleared alone.
 
 **Red `plan`:** the form is wrong, or records are gone; the message names field, partition and offsets.
 **Red `judge`:** see `reconcile__<pipeline>`.
 """
 
 MAINTAIN = """\
-### Keeps tables and databases small, and looks at old seals again
+### Keeps Tally's tables and control store small, and looks at old seals again
 Once a day: **lake** compacts small files and removes those that no table version of the last week needs (never less
 than 168 hours) in archive, quarantine, batch and audit tables, one at a time, under each table's writer lock; speed
 tables are their driver's own. **audit** then holds the next part of each pipeline's sealed windows against their seals,
 and states them again from the archive; in `TALLY_AUDIT_WITHIN` all have had their turn. **control_store** drops old
-comparisons that hold no window. **airflow_database** is `airflow db clean`, without an archive, and drops task logs as
-old.
+comparisons that hold no window.
+
+**Never touched:** Airflow's database, its runs and its logs, of Tally's DAGs or of others; tables and files that are
+not Tally's; Kafka. Airflow's history is kept small by whoever runs that Airflow.
 
 **Red `audit`:** a window is no longer what was sealed. It is held, readers see that, and `tally incidents` names the
 range, what differs and the cure. It is not tried again: the answer would be the same.

@@ -1,25 +1,20 @@
 """The Python steps of the DAGs: each says in its last line what it saw and did, and imports what it needs itself.
 
-None starts a Spark session. Only `tell` needs Airflow, for the notifiers.
+None starts a Spark session. Those of the streams DAG alone need Airflow: for its notifiers, and what it alone knows.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import re
-import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tally.base.duration import parse_duration, to_millis
+from tally.base.duration import parse_duration, parse_instant, to_millis
 from tally.base.errors import AnswerIsNo, TallyError
 from tally.base.safe_text import printable, quoted
 from tally.base.settings import settings
@@ -40,6 +35,8 @@ def act() -> None:
 
     Without a watcher nobody orders again when a start that has to wait is due: the step waits for it.
     """
+    from tally.control import incidents
+    from tally.orchestration.failure import of_streams
     from tally.supervise.ensure_driver import ensure_driver
     from tally.supervise.policy import look
     from tally.supervise.watch import check_watcher, is_watched
@@ -50,19 +47,24 @@ def act() -> None:
     if not is_watched() and not seen.lives and seen.retry_in > 0:
         time.sleep(seen.retry_in / 1000 + 0.1)
         print(ensure_driver())
+    incidents.close("", of_streams("act"), done="it looks after the driver again")
 
 
 def tell() -> None:
     """Say how each stream is, as `tally status` does, and tell people of incidents; a channel that fails is said."""
+    from tally.control import incidents
+    from tally.orchestration.failure import of_streams
     from tally.orchestration.notify import notifiers
     from tally.supervise.send_notices import send_notices
 
     trouble: list[Exception] = []
-    for look in (say_states, judge_freshness):
+    for look in (say_states, judge_freshness, judge_sealing):
         try:
             look()
         except Exception as error:  # a catalogue that does not load keeps nobody from hearing of an incident
             trouble.append(error)
+    if not trouble:
+        incidents.close("", of_streams("tell"), done="it is told again how the streams are")
     for line in send_notices(notifiers()):
         print(line)
     if trouble:
@@ -83,18 +85,45 @@ def judge_freshness() -> None:
         print(f"{name}: records have waited for longer than {settings().freshness}")
 
 
-def wish(pipeline: str, action: str, why: str, by: str) -> None:
-    """Write down what a person wants of a stream; unknown pipelines and actions, and no reasons, are refused."""
-    from tally.control.streams import check_reason
+def judge_sealing() -> None:
+    from tally.orchestration.ask import stands_in_the_way
+    from tally.supervise import sealing
+
+    for name in sealing.judge_sealing(stands_in_the_way):
+        print(f"{name}: {sealing.STOPPED}: tally incidents {name}")
+
+
+def definition(pipeline: str) -> None:
+    """Load a pipeline's definition, which could not be loaded when its DAG was made; AnswerIsNo with what is wrong."""
+    from tally.catalog.load import definitions
+
+    try:
+        definitions().pipeline(pipeline)
+    except TallyError as fault:
+        raise AnswerIsNo(
+            fault.message, pipeline=fault.pipeline, field=fault.field, where=fault.where, cure=fault.cure
+        ) from None
+    print(f"{pipeline}: its definition loads again; its DAG has its own tasks within a minute or two")
+
+
+def wish(pipeline: str, action: str, why: str, by: str, asked: str = "") -> None:
+    """Write down what a person wants of a stream, and return once it has happened, where a driver lives.
+
+    Unknown pipelines and actions, no reasons, and a wish that a later one has overtaken are refused.
+    """
+    from tally.control.streams import asked_at, check_reason
     from tally.orchestration.forms import ACTIONS
+    from tally.supervise.follow import follow
 
     if action not in ACTIONS:
         raise AnswerIsNo(f"no such action: {quoted(action)}", field="action", cure=f"one of {', '.join(ACTIONS)}")
     name = known(pipeline).name
     with for_good():
         check_reason(why)
-    getattr(import_module("tally.supervise.desired_state"), action)(name, by=by, why=why)
-    print(printable(f"{name}: {action}, by {by}" + (f": {why}" if why else "")))
+    with asked_at(to_millis(parse_instant(asked, field="run_after")) if asked else None):
+        getattr(import_module("tally.supervise.desired_state"), action)(name, by=by, why=why)
+    said = f"{name}: {action}, by {by}" + (f": {why}" if why else "")
+    print(printable(f"{said}; {follow(name, action)}"))
 
 
 def check_form(conf: Mapping[str, Any], form: Collection[str]) -> None:
@@ -176,44 +205,6 @@ def prune_control_store() -> None:
     keep = parse_duration(settings().keep_reconciliations, field="TALLY_KEEP_RECONCILIATIONS")
     dropped = prune_reconciliations(to_millis(datetime.now(UTC) - keep))
     print(f"dropped {dropped} comparisons that hold no window and are older than {settings().keep_reconciliations}")
-
-
-def clean_airflow() -> None:
-    """Run `airflow db clean` up to the setting, and drop the logs of tasks as old.
-
-    A task may not touch the database itself, so a command does.
-    """
-    keep = parse_duration(settings().keep_airflow_runs, field="TALLY_KEEP_AIRFLOW_RUNS")
-    before = datetime.now(UTC) - keep
-    cutoff = before.isoformat(timespec="seconds")
-    command = [airflow_command(), "db", "clean", "--clean-before-timestamp", cutoff, "--skip-archive", "--yes"]
-    # Inside a task Airflow points these at a database that does not exist; without them the configuration file counts.
-    blocked = ("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW__CORE__SQL_ALCHEMY_CONN")
-    env = {n: v for n, v in os.environ.items() if n not in blocked or "not-allowed" not in v}
-    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    print(done.stdout[-4000:])
-    if done.returncode:
-        raise TallyError(f"airflow db clean ended with {done.returncode}", cure="see the lines above")
-    home = Path(os.environ.get("AIRFLOW_HOME", "~/airflow")).expanduser()
-    dropped = drop_logs(Path(os.environ.get("AIRFLOW__LOGGING__BASE_LOG_FOLDER", home / "logs")), before.timestamp())
-    print(f"cleaned Airflow's database of what ended before {cutoff}, and dropped {dropped} logs as old")
-
-
-def drop_logs(folder: Path, before: float) -> int:
-    """Delete the task logs that were last written before a time, and the folders that this empties; their number."""
-    old = [file for file in folder.glob("dag_id=*/**/*.log") if file.stat().st_mtime < before]
-    for file in old:
-        file.unlink(missing_ok=True)
-        for place in file.parents:
-            if place == folder or any(place.iterdir()):
-                break
-            place.rmdir()
-    return len(old)
-
-
-def airflow_command() -> str:
-    beside = Path(sys.executable).parent / "airflow"
-    return str(beside) if beside.exists() else shutil.which("airflow") or "airflow"
 
 
 def compared(pipeline: str, ticket: str) -> int:

@@ -14,7 +14,8 @@ from tally.checks.grouping import Lineage, top_aggregate
 from tally.checks.plan import node_of
 from tally.lake import inside_spark
 from tally.lake.inside_spark import Aggregation, Bound, Measure, Template
-from tally.parts.buffers import WAYS, Add, Buffers, added
+from tally.parts.buffers import WAYS, Add, Buffer, Buffers, added
+from tally.parts.merge import mergeable
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +29,16 @@ class Split:
 
     schema: StructType
     groups: tuple[str, ...]
+    buffers: tuple[Buffer, ...]
     window: str  # which of the groups is the pipeline's
     taking: Template
     addition: Template
     finish: Template
+
+    @property
+    def mergeable(self) -> bool:
+        """Whether parts can be added up without Spark, too."""
+        return mergeable(self.schema, self.buffers)
 
     def parts(self, frame: DataFrame) -> DataFrame:
         """The parts of a bounded frame as the function gets it, with its `window`: one a group."""
@@ -74,6 +81,7 @@ def split(spark: SparkSession, out: DataFrame, given: DataFrame) -> Split:
     return Split(
         schema=empty.schema,
         groups=groups,
+        buffers=tuple(kept),
         window=window_of(apart.groups, Lineage(plan, [given])),
         taking=Template.of(taken, inside_spark.frame_of(bare, spark)),
         addition=Template.of(addition, empty),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property
 
 from tally.base.duration import millis, parse_duration
@@ -11,7 +12,7 @@ from tally.base.errors import AnswerIsNo
 from tally.base.settings import settings
 from tally.batch import restate
 from tally.batch.restatement import Restatement
-from tally.catalog.ranges import Range, ceil, merge, without
+from tally.catalog.ranges import Range, closed_starts, merge, without
 from tally.catalog.spec import Pipeline
 from tally.control import ledger, seals, streams
 from tally.control.ledger import MicroBatch
@@ -56,13 +57,16 @@ class Cut:
     @property
     def closed_starts(self) -> int:
         """A window that starts before this is closed, if it is no longer than the declared size."""
-        return ceil(max(0, self.watermark - millis(self.pipeline.window.size)) + 1, millis(self.pipeline.window.step))
+        return closed_starts(self.pipeline, self.last.watermark, self.settle)
 
     @cached_property
     def watermark(self) -> int:
         """A window that ends this early can take no event any more that the stream has yet to read."""
-        settle = millis(parse_duration(settings().settle, field="TALLY_SETTLE"))
-        return self.last.watermark - millis(self.pipeline.linger) - settle
+        return self.last.watermark - millis(self.pipeline.linger) - millis(self.settle)
+
+    @cached_property
+    def settle(self) -> timedelta:
+        return parse_duration(settings().settle, field="TALLY_SETTLE")
 
     def closed(self, window_end: int) -> bool:
         return window_end <= self.watermark

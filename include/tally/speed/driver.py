@@ -37,7 +37,10 @@ LOOP_PATIENCE = 180.0
 class Driver:
     """One app's queries in one Spark application, under one kernel lock."""
 
-    def __init__(self, names: list[str], *, until_caught_up: bool = False) -> None:
+    def __init__(
+        self, names: list[str], *, until_caught_up: bool = False, look: Callable[[], object] = lambda: None
+    ) -> None:
+        self.look = look  # beside the streams, at each turn; what it raises is said, and ends nothing
         known = catalogue()
         chosen = [known.pipeline(name) for name in names] or list(known.pipelines.values())
         self.broken = [] if names else list(known.broken.values())
@@ -86,6 +89,7 @@ class Driver:
             for stream in self.topics.values():
                 stream.tend()  # once all have had their turn: they begin together
             self.outlive()
+            self.look_beside()
             if self.until_caught_up and all(runner.done for runner in self.runners):
                 return
             if self.runners and all(runner.stopped for runner in self.runners):
@@ -103,6 +107,12 @@ class Driver:
             if said != self.trouble:
                 log.warning("%s: the control store does not answer: %s", runner.pipeline.name, said)
             self.trouble = said
+
+    def look_beside(self) -> None:
+        try:
+            self.look()
+        except Exception as error:
+            log.warning("cannot look whether numbers are sealed: %s", error)
 
     def topic_stream(self, topic: Topic) -> TopicStream:
         """The stream of a topic that pipelines share; a new one where there is none, or it is over."""

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from tally.base.errors import AnswerIsNo
 from tally.catalog.load import catalogue
 from tally.control import streams
+from tally.control.store import now_ms
 from tally.host import driver_files, lock
 from tally.host.waiting import until
 from tally.supervise import launch
@@ -66,18 +67,18 @@ def stop(pipeline: str, *, by: str, why: str) -> Granted:
 
 def restart(pipeline: str, *, by: str, why: str) -> Granted:
     """Begin it anew, with its definition as it is now: the query alone where its driver answers, else the driver."""
-    name = catalogue().pipeline(pipeline).name
+    name, since = catalogue().pipeline(pipeline).name, now_ms()
     wanted = streams.want_anew(name, by=by, why=why)
     app = host_of(name)
     seen = look(app)
     if not seen.lives:
-        said = str(start_anew())
+        said = str(start_anew(since=since))
     elif (seen.silent or 0) > BEATS_MISSED_MS:
-        said = replaced(app)
+        said = replaced(app, since)
     elif served(name, wanted):
         said = "its query was begun anew; its driver and the other streams went on"
     else:
-        said = f"its driver did not follow within {RESTART_SECONDS:.0f} s. {replaced(app)}"
+        said = f"its driver did not follow within {RESTART_SECONDS:.0f} s. {replaced(app, since)}"
     return Granted(pipeline=name, state="running", by=by, why=why, said=said)
 
 
@@ -87,10 +88,10 @@ def host_of(pipeline: str) -> str:
     return app if lock.is_held(driver_files.lock_path(app)) else driver_files.APP
 
 
-def replaced(app: str) -> str:
+def replaced(app: str, since: int) -> str:
     """End a driver that hangs. The common one is started anew; what another one ran, the common one takes over."""
     if app == driver_files.APP:
-        return str(start_anew())
+        return str(start_anew(since=since))
     launch.kill(app)
     return f"the driver {app} hung and was ended. {ensure_driver()}"
 

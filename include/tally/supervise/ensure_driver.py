@@ -65,16 +65,27 @@ def judged(app: str) -> tuple[Seen, Step]:
     return seen, decide(replace(seen, silent=SILENCE_MS + 1, age=None)) if ahead else step
 
 
-def start_anew(app: str = APP, command: Sequence[str] | None = None) -> Done:
-    """End the app's driver whatever it says of itself, and start another: what a person asks for."""
+def start_anew(app: str = APP, command: Sequence[str] | None = None, *, since: int | None = None) -> Done:
+    """End the app's driver whatever it says of itself, and start another: what a person asks for.
+
+    One that was started after `since` (milliseconds), by another who asked too, is as new as was asked for.
+    """
     with lock.hold(driver_files.launch_lock_path(app), wait=launch.START_PATIENCE):
         before = look(app)
+        if since is not None and before.lives and began(app) >= since:
+            did, log = f"driver {before.pid} was started meanwhile", str(driver_files.log_path(app))
+            return Done(app=app, saw=f"driver {before.pid} lives", did=did, pid=before.pid, log=log)
         if before.lives:
             launch.kill(app)
         streams.driver_ended(app)  # a person has seen to it: neither this death nor earlier ones count
         streams.survived(app)
         saw = f"driver {before.pid} was ended" if before.lives else "no driver lives"
         return do(look(app), Step(kind="start", saw=saw), command)
+
+
+def began(app: str) -> int:
+    """When the app's driver was last launched, or registered itself."""
+    return int((streams.driver(app) or {}).get("launched_at", 0))
 
 
 def do(seen: Seen, step: Step, command: Sequence[str] | None) -> Done:

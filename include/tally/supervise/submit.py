@@ -17,6 +17,7 @@ from tally.base.settings import REPO, Settings
 from tally.lake.session import spark_conf, spark_home
 
 SCRIPT = Path("spark") / "stream.py"
+STAYS_HERE = ("TALLY_WEBHOOK", "TALLY_WEBHOOK_SECRET", "TALLY_NOTIFIERS")
 
 
 class Submission(Protocol):
@@ -161,9 +162,14 @@ def conf_there(run: Settings) -> dict[str, str]:
 
 
 def env_there(run: Settings) -> dict[str, str]:
-    """The settings that the driver shall see: all that are set here, with paths as they are there."""
+    """The settings that the driver shall see: those that are set here, with paths as they are there.
+
+    They stand in the pod's or the application's description, for whoever may see it: by whom and how people are told
+    of incidents is often a secret, and is none of a driver's business there.
+    """
     there = run.installed.rstrip("/")
     ours = {name: value for name, value in sorted(os.environ.items()) if name.startswith("TALLY_")}
+    ours = {name: value for name, value in ours.items() if name not in STAYS_HERE}
     catalog = str(run.catalog).replace(str(REPO), there)
     return {**ours, "TALLY_CATALOG": catalog, "TALLY_HOME": str(run.home), "TALLY_JARS": f"{there}/.jars"}
 

@@ -16,11 +16,12 @@ from pyspark.sql.types import StructType
 from tally.catalog.spec import Pipeline
 from tally.control.leases import Lease
 from tally.kinds import kind_of
+from tally.parts import Evaluation, Split
 from tally.speed import commit
 from tally.speed.checkpoint import Planned
 from tally.speed.commit import Target
 from tally.speed.shared import member
-from tally.speed.shared.events import Judged
+from tally.speed.shared.events import Judged, Reading
 from tally.speed.shared.inbox import packed, unpacked
 from tally.speed.shared.member import Member
 
@@ -61,10 +62,12 @@ def newest_and_direct(
     """The newest row of each group that a member wrote, each total once through the inbox; and the function's own."""
     lease = Lease(name="speed/p/v1", epoch=1, sure=True)
     target = Target(spark=spark, pipeline=declared, generation=1, lease=lease)
-    one = Member(Alone(), target, split_of(spark, declared), lambda _: None, frame_of(spark, []))
+    reading = Reading(spark, EVENTS)
+    one = Member(Alone(), target, split_of(spark, declared), lambda _: None, reading.shape)
     plan = Planned(batch=0, ranges={}, late_watermark=0, watermark=0)
     for batch in batches:
-        totals = one.totals(spark, Judged(taken=frame_of(spark, batch), small=True, seen={}), 0)
+        taken = reading.shaped.leaf(frame_of(spark, batch))
+        totals = one.totals(spark, Judged(taken=taken, offsets=len(batch), seen={}), 0)
         one.take(spark, unpacked(packed(totals)), plan, 0)
         assert one.error is None
     keys, newest = ("window_start", "window_end", *declared.key), dict[str, str]()
@@ -83,11 +86,13 @@ def counted(*groups: Any) -> Callable[[DataFrame], DataFrame]:
     return lambda rows: rows.where("zone >= 0").groupBy(*groups).agg(F.count("*").alias("n"), F.max("id").alias("m"))
 
 
-@pytest.mark.parametrize("together", [5_000, 0])
+@pytest.mark.parametrize("by_spark", [False, True], ids=["here", "by Spark"])
 def test_a_micro_batch_that_changes_no_group_is_taken_too(
-    spark: SparkSession, written: list[pa.Table], monkeypatch: pytest.MonkeyPatch, together: int
+    spark: SparkSession, written: list[pa.Table], monkeypatch: pytest.MonkeyPatch, by_spark: bool
 ) -> None:
-    monkeypatch.setattr(member, "TOGETHER", together)
+    if by_spark:
+        monkeypatch.setattr(Split, "mergeable", False)
+        monkeypatch.setattr(Evaluation, "of", lambda *_: None)
     batches = [[event(1), event(2)], [], [event(3, zone=None)], [event(4)]]
     newest, direct = newest_and_direct(spark, of(counted("window", "zone")), batches, written)
     assert newest == direct and [rows.num_rows for rows in written] == [2, 0, 0, 1]

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType, TimestampType
 
 from tally.catalog.spec import Topic
 from tally.control.ledger import MicroBatch
+from tally.lake.inside_spark import Template
+from tally.lake.session import interpreting
 from tally.sources.frames import bounded_records
 from tally.sources.records.decode import decode
 from tally.speed.shared.clock import Seen
@@ -21,49 +25,78 @@ from tally.speed.shared.ids import Ids
 PLACE = ("_partition", "_offset")
 # Up to so many offsets a micro-batch is one partition: what each pipeline makes of it takes one task, and no exchange.
 SMALL = 20_000
+# Over no more rows than these a plan is as fast when it is not compiled.
+FEW_ROWS = 2_000
+# What of a record of Kafka's is decoded, as Spark's source gives it.
+RECORD = (
+    StructType()
+    .add("value", BinaryType())
+    .add("partition", IntegerType())
+    .add("offset", LongType())
+    .add("timestamp", TimestampType())
+)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
     """The events that the stream takes, what was seen of all, and the ids among them that are to be remembered."""
 
-    taken: DataFrame
-    small: bool
+    taken: Any  # the leaf of all plans over these events: of the reading's `shape`
+    offsets: int
     seen: dict[int, Seen]
     brought: pa.Table | None = None
 
-
-@contextmanager
-def valid(spark: SparkSession, topic: Topic, ranges: Mapping[int, tuple[int, int]]) -> Iterator[DataFrame]:
-    """The valid events of ranges of offsets, decoded once for all that is made of them."""
-    decoded = decode(bounded_records(spark, topic, ranges), topic).where(F.col("_reason").isNull())
-    events = decoded.select(*topic.columns, *PLACE, "_broker_time")
-    events = (events.coalesce(1) if is_small(ranges) else events).persist()
-    try:
-        yield events
-    finally:
-        events.unpersist()
+    @property
+    def small(self) -> bool:
+        return self.offsets <= SMALL
 
 
-def is_small(ranges: Mapping[int, tuple[int, int]]) -> bool:
-    return sum(to - start for start, to in ranges.values()) <= SMALL
+class Reading:
+    """How a topic's events are read: planned once, and put over the records of each micro-batch."""
+
+    def __init__(self, spark: SparkSession, topic: Topic) -> None:
+        self.spark, self.topic = spark, topic
+        records = spark.createDataFrame([], RECORD)
+        valid = decode(records, topic).where(F.col("_reason").isNull())
+        self.decoding = Template.of(valid.select(*topic.columns, *PLACE, "_broker_time"), records)
+        self.shape = spark.createDataFrame([], topic.ddl)
+        self.shaped = Template.of(self.shape, self.shape)
+        self.interpreting = interpreting(spark)
+
+    def session(self, rows: int) -> SparkSession:
+        """The session that runs a plan over so many rows."""
+        return self.interpreting if rows <= FEW_ROWS else self.spark
+
+    @contextmanager
+    def valid(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[DataFrame]:
+        """The valid events of ranges of offsets, decoded once for all that is made of them."""
+        events = self.decoding.over(bounded_records(self.spark, self.topic, ranges))
+        events = (events.coalesce(1) if offsets(ranges) <= SMALL else events).persist()
+        try:
+            yield events
+        finally:
+            events.unpersist()
+
+    def judged(
+        self, events: DataFrame, ranges: Mapping[int, tuple[int, int]], ids: Ids | None, late_watermark: int
+    ) -> Judged:
+        """The events of a micro-batch by the watermark before it; without ids, its windows decide what is late."""
+        if ids is None:
+            return Judged(taken=self.shaped.leaf(events), offsets=offsets(ranges), seen=seen(events, self.topic))
+        found = identified(events, self.topic)
+        left_out, brought = ids.told_apart(found, late_watermark)
+        times = found.group_by("_partition").aggregate([("_time", "max"), ("_arrived", "max")]).to_pylist()
+        return Judged(
+            taken=self.shaped.leaf(without(events, left_out)),
+            offsets=offsets(ranges),
+            seen={row["_partition"]: Seen(event=row["_time_max"] // 1000, record=row["_arrived_max"]) for row in times},
+            brought=brought,
+        )
 
 
-def judged(
-    events: DataFrame, topic: Topic, ranges: Mapping[int, tuple[int, int]], ids: Ids | None, late_watermark: int
-) -> Judged:
-    """The events of a micro-batch by the watermark before it; without ids, its windows decide what is late."""
-    if ids is None:
-        return Judged(taken=events, small=is_small(ranges), seen=seen(events, topic))
-    found = identified(events, topic)
-    left_out, brought = ids.told_apart(found, late_watermark)
-    times = found.group_by("_partition").aggregate([("_time", "max"), ("_arrived", "max")]).to_pylist()
-    return Judged(
-        taken=without(events, left_out),
-        small=is_small(ranges),
-        seen={row["_partition"]: Seen(event=row["_time_max"] // 1000, record=row["_arrived_max"]) for row in times},
-        brought=brought,
-    )
+def offsets(ranges: Mapping[int, tuple[int, int]]) -> int:
+    """How many offsets lie in these ranges."""
+    return sum(to - start for start, to in ranges.values())
 
 
 def seen(events: DataFrame, topic: Topic) -> dict[int, Seen]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -16,14 +17,11 @@ from tally.catalog.spec import Pipeline
 from tally.control.ledger import MicroBatch
 from tally.kinds import kind_of
 from tally.lake.inside_spark import Template
-from tally.parts import Split
+from tally.parts import Evaluation, Split, merged
 from tally.speed import checkpoint, commit
 from tally.speed.shared.events import Judged
 from tally.speed.shared.open_windows import OpenWindows, open_ones
 
-# Up to so many open groups all are sent to Spark with each micro-batch: one job instead of two. Beyond that, to send
-# and to compare them takes longer than the second job.
-TOGETHER = 5_000
 # What a pipeline's runner does after each of its commits.
 Applied = Callable[[MicroBatch], None]
 
@@ -49,10 +47,15 @@ class Member:
         kind, spark = kind_of(target.pipeline), shape.sparkSession
         (given,), none = kind.bounded([shape]), spark.createDataFrame([], split.schema)
         # Planned once: over a micro-batch's events, which are of this shape, and over totals.
-        self.taking = Template.of(split.parts(given), shape)
-        self.finishing = Template.of(kind.flattened(split.finished(none)), none)
+        self.taking = self.taking_few = Template.of(split.parts(given), shape)
+        if "Expand" in self.taking.nodes:  # by it Spark forgets that a few events are one partition, and exchanges them
+            self.taking_few = Template.of(split.parts(given.coalesce(1)), shape)
+        finished = kind.flattened(split.finished(none))
+        self.finishing, self.here = Template.of(finished, none), Evaluation.of(finished, none)
+        self.schema = to_arrow_schema(split.schema, timezone="UTC")
         self.open = OpenWindows(split.groups, split.window)
         self.table = DeltaTable(commit.path(target.pipeline))
+        self.compiled = False  # its plans over events
         self.error: Exception | None = None
         self.left = False
         self.entering: threading.Thread | None = None  # while it takes what it missed, beside the others
@@ -69,20 +72,18 @@ class Member:
 
     def totals(self, spark: SparkSession, found: Judged, late_watermark: int) -> pa.Table:
         """The groups that the events of a micro-batch change, with all that is in them now; late ones change none."""
-        parts, held = self.taking.over(found.taken), self.open.totals
-        if held is None or not held.num_rows:
-            return open_ones(self.gathered(parts), self.open.window, late_watermark)
-        if held.num_rows <= TOGETHER:
-            both = parts.union(self.frame(spark, held))
-            both = self.split.added(both.coalesce(1) if found.small else both)
-            return self.open.changed(open_ones(self.gathered(both), self.open.window, late_watermark))
-        new = open_ones(self.gathered(parts), self.open.window, late_watermark)
-        both = self.frame(spark, pa.concat_tables([new, self.open.of(new)]))
+        taking = self.taking_few if found.small else self.taking
+        new = open_ones(self.gathered(taking.on(found.taken, spark)), self.open.window, late_watermark)
+        held = self.open.of(new)
+        if self.split.mergeable:
+            return merged(held, new, self.split.buffers)
+        there = held.filter(pc.is_valid(held[self.open.window]))
+        both = self.frame(spark, pa.concat_tables([new, there]))
         return self.gathered(self.split.added(both))
 
     def gathered(self, parts: DataFrame) -> pa.Table:
         """Parts in this process, under the one schema that all of the pipeline's have."""
-        return parts.toArrow().cast(to_arrow_schema(self.split.schema, timezone="UTC"))
+        return parts.toArrow().cast(self.schema)
 
     def frame(self, spark: SparkSession, totals: pa.Table) -> DataFrame:
         """Totals as Spark has them; of a table without rows and chunks it makes no frame."""
@@ -90,8 +91,10 @@ class Member:
 
     def take(self, spark: SparkSession, totals: pa.Table, plan: checkpoint.Planned, watermark: int) -> None:
         """Hold these totals, and append the rows of their groups to the pipeline's table."""
-        flat = self.finishing.over(self.frame(spark, totals))
-        self.applied(commit.append_arrow(flat.toArrow(), plan, self.target, self.table))
+        rows = self.here.over(totals) if self.here is not None else None
+        if rows is None:
+            rows = self.finishing.on(self.finishing.leaf(self.frame(spark, totals)), spark).toArrow()
+        self.applied(commit.append_arrow(rows, plan, self.target, self.table))
         self.open.put(totals)
         self.open.close(watermark)
 

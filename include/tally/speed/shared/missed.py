@@ -6,7 +6,6 @@ What the inbox has of them stands; the rest is read again.
 from __future__ import annotations
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from tally.base.duration import millis, parse_duration
 from tally.base.errors import AnswerIsNo
@@ -16,7 +15,7 @@ from tally.control import ledger
 from tally.control.ledger import NEAR, MicroBatch
 from tally.sources import kafka
 from tally.speed import checkpoint
-from tally.speed.shared import events
+from tally.speed.shared.events import Reading, identified, remembered
 from tally.speed.shared.ids import Ids
 from tally.speed.shared.inbox import Inbox
 from tally.speed.shared.member import Member
@@ -32,8 +31,8 @@ def ledger_place(topic: Topic) -> tuple[str, str]:
 class Missed:
     """The micro-batches of a topic so far, for pipelines whose tables lack some."""
 
-    def __init__(self, spark: SparkSession, topic: Topic, inbox: Inbox) -> None:
-        self.spark, self.topic, self.inbox = spark, topic, inbox
+    def __init__(self, reading: Reading, inbox: Inbox) -> None:
+        self.reading, self.topic, self.inbox = reading, reading.topic, inbox
 
     def first(self, member: Member) -> int:
         """The first micro-batch that a pipeline's table lacks."""
@@ -64,16 +63,16 @@ class Missed:
                 ids = ids or self.ids_before(one, member)
                 totals = self.totals_again(member, one, ids)
                 self.inbox.take_late(one.batch, member.place, totals)
-            member.take(self.spark, totals, planned_again(one), watermark)
+            member.take(self.reading.session(totals.num_rows), totals, planned_again(one), watermark)
 
     def totals_again(self, member: Member, one: MicroBatch, ids: Ids | None) -> pa.Table:
         """What an earlier micro-batch comes to for a pipeline, by the watermark and the ids that judged it."""
         ranges = one.ranges[self.topic.name]
-        with events.valid(self.spark, self.topic, ranges) as valid:
-            found = events.judged(valid, self.topic, ranges, ids, one.late_watermark)
+        with self.reading.valid(ranges) as valid:
+            found = self.reading.judged(valid, ranges, ids, one.late_watermark)
             if ids is not None:
                 ids.put(found.brought)
-            return member.totals(self.spark, found, one.late_watermark)
+            return member.totals(self.reading.session(found.offsets), found, one.late_watermark)
 
     def ids_before(self, one: MicroBatch, member: Member) -> Ids | None:
         """The ids of which an earlier micro-batch may hold copies, read again from where the first of them can lie."""
@@ -90,9 +89,9 @@ class Missed:
         starts = ledger.last_where(
             before, lambda b: all(b.ranges[name].get(p, (0, 0))[0] <= reach[p][0] for p in reach)
         )
-        with events.valid(self.spark, self.topic, reach) as valid:
-            found = events.identified(valid, self.topic)
-        ids.put(events.remembered(found, self.told(starts.batch if starts else 0, one.batch - 1, member), name))
+        with self.reading.valid(reach) as valid:
+            found = identified(valid, self.topic)
+        ids.put(remembered(found, self.told(starts.batch if starts else 0, one.batch - 1, member), name))
         return ids
 
     def told(self, first: int, last: int, member: Member) -> list[MicroBatch]:

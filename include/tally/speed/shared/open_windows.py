@@ -22,19 +22,10 @@ class OpenWindows:
         self.places: dict[Key, int] = {}  # the row of each group
 
     def of(self, parts: pa.Table) -> pa.Table:
-        """What is there of the groups that these parts are of."""
+        """What is there of the groups of these parts, row by row; a row of nulls where there is nothing."""
         if self.totals is None:
-            return parts.slice(0, 0)
-        return self.totals.take(pa.array(self.rows_of(parts)))
-
-    def changed(self, totals: pa.Table) -> pa.Table:
-        """Those of these that are not there, or are there with other values."""
-        if self.totals is None:
-            return totals
-        there = [self.places.get(key) for key in self.keys(totals)]
-        held, rows = (list(zip(*map(values_of, table.columns), strict=True)) for table in (self.totals, totals))
-        kept = [at is None or held[at] != row for at, row in zip(there, rows, strict=True)]
-        return totals.filter(pa.array(kept, pa.bool_()))
+            return parts.schema.empty_table().take(pa.nulls(parts.num_rows, pa.int64()))
+        return self.totals.take(pa.array((self.places.get(key) for key in self.keys(parts)), pa.int64()))
 
     def put(self, totals: pa.Table) -> None:
         """Take these in the place of what was there of their groups."""

@@ -33,8 +33,8 @@ from tally.parts import Split
 from tally.sources import kafka, ranges_source
 from tally.speed import checkpoint, commit
 from tally.speed.progress import Gain
-from tally.speed.shared import events
 from tally.speed.shared.clock import Clock
+from tally.speed.shared.events import FEW_ROWS, Judged, Reading
 from tally.speed.shared.ids import Ids
 from tally.speed.shared.inbox import FOLD_EVERY, Inbox, Taken
 from tally.speed.shared.member import Applied, Member
@@ -63,11 +63,13 @@ class TopicStream:
         self.entering: list[Member] = []  # who follows the stream until they have what they missed
         self.query: StreamingQuery | None = None
         self.fault: Exception | None = None
+        self.began = False  # its first micro-batch is over
         self.left = False
         self.gain = Gain()
         self.turn = threading.Lock()  # held while a micro-batch is taken, and while the members change
-        self.shape = keeper.spark.createDataFrame([], topic.ddl)
-        self.missed = Missed(keeper.spark, topic, self.inbox)
+        self.reading = Reading(keeper.spark, topic)
+        self.missed = Missed(self.reading, self.inbox)
+        self.turn_to_compile, self.may_compile = threading.Lock(), True
         self.repair()
         self.ids = self.remembered()
 
@@ -92,7 +94,7 @@ class TopicStream:
 
     def join(self, target: commit.Target, split: Split, applied: Applied) -> Member:
         """Let a pipeline take part; what it has missed it takes first, beside the others where that is much."""
-        member = Member(self, target, split, applied, self.shape)
+        member = Member(self, target, split, applied, self.reading.shape)
         with self.turn:
             if self.until_caught_up or self.missed.count(member) <= FEW:
                 self.let_in(member)
@@ -180,11 +182,13 @@ class TopicStream:
         began = time.monotonic()
         with self.turn:
             members = [one for one in self.members if one.error is None]
+            self.may_compile = self.began
             taken, totals = self.taken(batch, members)
             self.each(members, lambda one: self.write(one, totals.get(one.place), taken))
             if batch and batch % min(FOLD_EVERY, settings().fold_after_batches or FOLD_EVERY) == 0:
                 self.fold(taken, members)
             self.show(taken, [one for one in members if one.error is None], time.monotonic() - began)
+            self.began = True
         failpoint("shared.end")
 
     def show(self, taken: Taken, members: Sequence[Member], seconds: float) -> None:
@@ -213,8 +217,8 @@ class TopicStream:
         clock = before.clock if before is not None else Clock()
         totals = Totals()
         mine = ranges[self.topic.name]
-        with events.valid(self.spark, self.topic, mine) as valid:
-            found = events.judged(valid, self.topic, mine, self.ids, clock.watermark)
+        with self.reading.valid(mine) as valid:
+            found = self.reading.judged(valid, mine, self.ids, clock.watermark)
             after = clock.after(found.seen, self.waiting(ranges), millis(self.topic.lateness), idle_ms())
             self.each(members, lambda one: self.total(one, found, clock, totals))
         if found.brought is not None:
@@ -229,15 +233,25 @@ class TopicStream:
         self.record(taken)
         return taken, totals
 
-    def total(self, member: Member, found: events.Judged, clock: Clock, into: Totals) -> None:
-        into[member.place] = member.totals(self.spark, found, clock.watermark)
+    def total(self, member: Member, found: Judged, clock: Clock, into: Totals) -> None:
+        into[member.place] = member.totals(self.session_for(member, found), found, clock.watermark)
+
+    def session_for(self, member: Member, found: Judged) -> SparkSession:
+        """What runs a pipeline's plans over so many events: compiled they are faster, but not the first time.
+
+        So that no micro-batch waits for all of them to be compiled, one is in each micro-batch, and the others wait.
+        """
+        with self.turn_to_compile:
+            if found.offsets > FEW_ROWS and not member.compiled and (not found.small or self.may_compile):
+                member.compiled, self.may_compile = True, False
+        return self.reading.session(found.offsets) if member.compiled else self.reading.interpreting
 
     def write(self, member: Member, totals: pa.Table | None, taken: Taken) -> None:
         """A member's rows of a micro-batch that the inbox has; whoever lacks more than that takes all it lacks."""
         if totals is None:
             self.missed.catch_up(member)
             return
-        member.take(self.spark, totals, planned(taken), taken.clock.watermark)
+        member.take(self.reading.session(totals.num_rows), totals, planned(taken), taken.clock.watermark)
         self.keeper.after(member.pipeline, taken.batch, member.target.lease)
         failpoint("shared.after_member")
 
