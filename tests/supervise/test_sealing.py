@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +54,16 @@ def judged(start: int, end: int, state: str = "sealed", changed: int = 1) -> Non
     )  # fmt: skip
 
 
-def compared(to: int, watermark: int, *, verdict: str, closed: list[int], start: int | None = None) -> None:
+def compared(
+    to: int, watermark: int, *, verdict: str, closed: list[int], start: int | None = None,
+    still_open: Sequence[int] = (),
+) -> None:  # fmt: skip
     version = catalogue().pipeline("demand").version
     span = (0, 0) if start is None else (start, to)
     number = runs.open_reconciliation("demand", version, *span, "t")
     cut = {"batch": 0, "generation": 1, "watermark": iso(from_millis(watermark)), "speed_version": 0}
     slots = [{"start": end - MINUTE, "end": end, "closed": True} for end in closed]
+    slots += [{"start": slot, "end": slot + MINUTE, "closed": False} for slot in still_open]
     runs.keep_comparison(number, {"cut": cut}, slots)
     if verdict != "compared":
         runs.judge_reconciliation(number, verdict, "", {"cut": cut})
@@ -138,6 +143,16 @@ def test_a_seal_that_was_taken_back_is_waited_for_until_the_batch_that_follows_i
     judged(due() - HOUR, due() - HOUR + MINUTE, "unsealed", changed=due() - MINUTE)
     assert judge_sealing() == ["demand"]
     assert f"the window at {iso(from_millis(due() - HOUR))} was unsealed" in open_now()[0].evidence
+
+
+def test_a_window_that_was_unsealed_and_is_open_again_is_not_owed() -> None:
+    streamed(due() - MINUTE, due() - 2 * MINUTE)
+    judged(due() - HOUR, due() - 2 * MINUTE)
+    again = due() - HOUR
+    judged(again, again + MINUTE, "unsealed", changed=due() - MINUTE)
+    assert judge_sealing() == ["demand"]
+    compared(due(), due() - MINUTE, verdict="compared", closed=[], start=again, still_open=[again])
+    assert judge_sealing() == []
 
 
 def test_a_red_task_is_the_cause_and_what_airflow_knows_is_asked_only_where_the_store_does_not(

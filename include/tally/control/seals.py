@@ -98,13 +98,14 @@ def judged_to(pipeline: str, version: str) -> int:
         return int(connection.execute(sa.select(sa.func.max(seals.c.slot_end)).where(mine)).scalar() or 0)
 
 
-def unsealed_since(pipeline: str, version: str, before_ms: int, at_ms: int) -> int | None:
-    """The first slot, of those that start before a time, that was unsealed at an instant or earlier and still is."""
+def unsealed_since(pipeline: str, version: str, before_ms: int, at_ms: int) -> list[int]:
+    """The slots, of those that start before a time, that were unsealed at an instant or earlier and still are."""
     mine = (seals.c.pipeline == pipeline) & (seals.c.version == version) & (seals.c.state == "unsealed")
     mine &= (seals.c.slot_start < before_ms) & (seals.c.changed_at <= at_ms)
     with store().connect() as connection:
-        first: int | None = connection.execute(sa.select(sa.func.min(seals.c.slot_start)).where(mine)).scalar()
-    return first
+        return list(
+            connection.execute(sa.select(seals.c.slot_start).where(mine).order_by(seals.c.slot_start)).scalars()
+        )
 
 
 def write(rows: Iterable[Seal]) -> None:

@@ -115,9 +115,19 @@ def debt(pipeline: Pipeline, within: timedelta, now: datetime | None = None) -> 
         judged = covered(pipeline, judged, settle)
     if judged < owed:
         return Debt(due=due, owed_to=owed, judged_to=judged)
-    # Sessions may be long, and open again: what of them was unsealed may not be closed.
-    first = None if pipeline.window.by_key else seals.unsealed_since(pipeline.name, pipeline.version, owed, due)
+    taken_back = seals.unsealed_since(pipeline.name, pipeline.version, owed, due)
+    if not taken_back:
+        return None
+    still = found_open(pipeline, due)
+    first = next((slot for slot in taken_back if slot not in still), None)
     return None if first is None else Debt(due=due, owed_to=owed, judged_to=judged, unsealed=first)
+
+
+def found_open(pipeline: Pipeline, since: int) -> set[int]:
+    """The slots that a comparison since an instant found open, such as one whose rows late events made longer."""
+    rows = runs.reconciliation_history(pipeline.name, limit=LOOK_BACK)
+    mine = [row for row in rows if row.version == pipeline.version and row.at >= since]
+    return {int(slot["start"]) for row in mine for slot in row.slots if not slot.get("closed")}
 
 
 def last_due(cron: str, before: datetime) -> int:
