@@ -6,7 +6,7 @@ missing:<column>, not_finite:<column>.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import reduce
 from operator import or_
 
@@ -17,9 +17,10 @@ from pyspark.sql.types import ArrayType, DataType, StringType, StructField, Stru
 from tally.base.duration import millis, parse_duration
 from tally.base.settings import settings
 from tally.catalog.spec import Topic
-from tally.sources.records import wire
+from tally.sources.records import plain, wire
 
 WHERE = ("_partition", "_offset", "_broker_time")
+PLAIN = "_plain"
 # Only JSON as its standard has it; what Spark's reader allows beyond that is two meanings for one record.
 STRICT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"} | dict.fromkeys(
     ("allowNonNumericNumbers", "allowSingleQuotes"), "false"
@@ -39,22 +40,44 @@ HUGE, HUGE_TEXT = r"\d[eE][+-]?\d{4}", r'"[+-]?[\d.]+[eE][+-]?\d{4,}"'
 def decode(raw: DataFrame, topic: Topic, *carried: str) -> DataFrame:
     """The topic's columns with `_partition`, `_offset`, `_broker_time`, `_raw` and `_reason` (null: valid).
 
-    Columns of `raw` that are `carried` stand beside them as they are.
+    Columns of `raw` that are `carried` stand beside them as they are. Plain records are read many at once; for all
+    others the reference is asked, and says the same of those.
     """
+    reader = plain.Reader(topic.schema)
+    if not reader.covers(topic.event_time):
+        return reference(raw, topic, *carried)
+    read = F.arrow_udf(reader.batches, StructType.fromDDL(reader.ddl))
+    return decoded(raw.withColumn(PLAIN, read(F.col("value"))), topic, *carried, read=reader.names)
+
+
+def reference(raw: DataFrame, topic: Topic, *carried: str) -> DataFrame:
+    """What decode gives, by Spark's expressions alone."""
+    return decoded(raw, topic, *carried)
+
+
+def decoded(raw: DataFrame, topic: Topic, *carried: str, read: Collection[str] = ()) -> DataFrame:
+    """Rows of records, of which some columns may have been `read` as plain ones already."""
     kind = StructType.fromDDL(topic.ddl)
-    parsed = parse(readable(F.col("value").cast("string"), kind), wire.read_as(kind))
+    sure = F.col(PLAIN).isNotNull() if read else F.lit(False)
+    text = F.col("value").cast("string")
+    parsed = parse(readable(F.when(~sure, text) if read else text, kind), wire.read_as(kind))
     rows = raw.select(
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
         F.col("timestamp").alias("_broker_time"),
         F.col("value").alias("_raw"),
         *carried,
+        *([PLAIN] if read else []),
         F.inline(F.array(parsed)),  # the row is built once
     )
     record = F.get(F.col("_records"), F.lit(0))
-    columns = [wire.typed(record[f.name], f.dataType).alias(f.name) for f in kind.fields]
-    checked = rows.select(*WHERE, "_raw", *carried, "_corrupt", "_records", *columns)
-    return checked.select(*topic.columns, *WHERE, "_raw", *carried, reason(topic, kind).alias("_reason"))
+    values = {f.name: wire.typed(record[f.name], f.dataType) for f in kind.fields}
+    columns = [
+        (F.coalesce(F.col(PLAIN)[name], value) if name in read else value).alias(name) for name, value in values.items()
+    ]
+    checked = rows.select(*WHERE, "_raw", *carried, sure.alias("_sure"), "_corrupt", "_records", *columns)
+    why = F.coalesce(F.when(~F.col("_sure"), broken(topic, kind)), lacking(topic))
+    return checked.select(*topic.columns, *WHERE, "_raw", *carried, why.alias("_reason"))
 
 
 def parse(text: Column, kind: DataType) -> Column:
@@ -94,28 +117,28 @@ def readable(text: Column, kind: StructType) -> Column:
     return F.when(~text.rlike(MAYBE) | ~text.rlike(SUSPECT) | ~(bad | F.coalesce(found, F.lit(False))), text)
 
 
-def reason(topic: Topic, kind: StructType) -> Column:
-    """Why a record is refused, the first cause that holds; null where it is valid."""
+def broken(topic: Topic, kind: StructType) -> Column:
+    """Why a record is no object of the declared types, the first cause that holds; null where it is one."""
     text = F.col("_raw").cast("string")
     record = F.get(F.col("_records"), F.lit(0))
-    broken = F.col("_corrupt").isNotNull() | F.col("_records").isNull()
+    corrupt = F.col("_corrupt").isNotNull() | F.col("_records").isNull()
     verdict = (
         F.when(F.col("_raw").isNull() | (F.length("_raw") == 0), "empty")
         .when(~F.is_valid_utf8(text), "not_utf8")
-        .when(broken & F.try_parse_json(text).isNull(), "not_json")
+        .when(corrupt & F.try_parse_json(text).isNull(), "not_json")
         # Something behind an object, or JSON that is no object.
-        .when(broken & (F.try_parse_json(in_array(text)).isNull() | ~text.rlike(r"^\s*\{")), "not_one_object")
-        .when(~broken & (F.size("_records") == 0) & ~text.rlike(r"\S"), "empty")
-        .when(~broken & ((F.size("_records") != 1) | record.isNull()), "not_one_object")
+        .when(corrupt & (F.try_parse_json(in_array(text)).isNull() | ~text.rlike(r"^\s*\{")), "not_one_object")
+        .when(~corrupt & (F.size("_records") == 0) & ~text.rlike(r"\S"), "empty")
+        .when(~corrupt & ((F.size("_records") != 1) | record.isNull()), "not_one_object")
         .when(breaks_out(text), "not_one_object")
-        .when(broken, "wrong_type")
+        .when(corrupt, "wrong_type")
         .when(text.contains("\\") & text.rlike(HALF_A_LETTER), "not_utf8")
         .when(record[topic.event_time].isNull(), "no_time")
     )
     for field in kind.fields:
         for found, why in faults(record[field.name], field):
             verdict = verdict.when(found, why)
-    return required(verdict, topic)
+    return verdict
 
 
 def faults(given: Column, field: StructField) -> Iterator[tuple[Column, str]]:
@@ -133,11 +156,12 @@ def faults(given: Column, field: StructField) -> Iterator[tuple[Column, str]]:
             yield found, why
 
 
-def required(verdict: Column, topic: Topic) -> Column:
-    """The verdict, with what a whole record of the right types may still lack."""
+def lacking(topic: Topic) -> Column:
+    """What a whole record of the right types is refused for: a time that is none, and what is missing."""
     skew = millis(parse_duration(settings().skew, field="TALLY_SKEW"))
     latest = F.timestamp_millis(F.unix_millis("_broker_time") + F.lit(skew))
-    verdict = verdict.when(F.col(topic.event_time) > latest, "future")
+    time = F.col(topic.event_time)
+    verdict = F.when(time.isNull(), "no_time").when(time > latest, "future")
     if topic.unique:
         verdict = verdict.when(F.col(topic.unique).isNull(), "no_id")
     for field in topic.schema:
