@@ -6,7 +6,7 @@ missing:<column>, not_finite:<column>.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from functools import reduce
 from operator import or_
 
@@ -17,7 +17,8 @@ from pyspark.sql.types import ArrayType, DataType, StringType, StructField, Stru
 from tally.base.duration import millis, parse_duration
 from tally.base.settings import settings
 from tally.catalog.spec import Topic
-from tally.sources.records import plain, wire
+from tally.sources.records import wire
+from tally.sources.records.plain import Reader
 
 WHERE = ("_partition", "_offset", "_broker_time")
 PLAIN = "_plain"
@@ -43,11 +44,11 @@ def decode(raw: DataFrame, topic: Topic, *carried: str) -> DataFrame:
     Columns of `raw` that are `carried` stand beside them as they are. Plain records are read many at once; for all
     others the reference is asked, and says the same of those.
     """
-    reader = plain.Reader(topic.schema)
-    if not reader.covers(topic.event_time):
+    reader = Reader(topic.schema)
+    if not reader.covers:
         return reference(raw, topic, *carried)
-    read = F.arrow_udf(reader.batches, StructType.fromDDL(reader.ddl))
-    return decoded(raw.withColumn(PLAIN, read(F.col("value"))), topic, *carried, read=reader.names)
+    read = F.arrow_udf(reader.batches, topic.ddl)
+    return decoded(raw.withColumn(PLAIN, read(F.col("value"))), topic, *carried, plain=True)
 
 
 def reference(raw: DataFrame, topic: Topic, *carried: str) -> DataFrame:
@@ -55,29 +56,30 @@ def reference(raw: DataFrame, topic: Topic, *carried: str) -> DataFrame:
     return decoded(raw, topic, *carried)
 
 
-def decoded(raw: DataFrame, topic: Topic, *carried: str, read: Collection[str] = ()) -> DataFrame:
-    """Rows of records, of which some columns may have been `read` as plain ones already."""
+def decoded(raw: DataFrame, topic: Topic, *carried: str, plain: bool = False) -> DataFrame:
+    """The rows of records; `plain`: some of them were read already, and only the others are read by the reference."""
     kind = StructType.fromDDL(topic.ddl)
-    sure = F.col(PLAIN).isNotNull() if read else F.lit(False)
-    text = F.col("value").cast("string")
-    parsed = parse(readable(F.when(~sure, text) if read else text, kind), wire.read_as(kind))
+    text, sure, also = F.col("value").cast("string"), F.lit(False), []
+    if plain:
+        text, sure, also = F.when(F.col(PLAIN).isNull(), text), F.col(PLAIN).isNotNull(), [PLAIN]
+    parsed = parse(readable(text, kind), wire.read_as(kind))
     rows = raw.select(
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
         F.col("timestamp").alias("_broker_time"),
         F.col("value").alias("_raw"),
         *carried,
-        *([PLAIN] if read else []),
+        *also,
         F.inline(F.array(parsed)),  # the row is built once
     )
     record = F.get(F.col("_records"), F.lit(0))
-    values = {f.name: wire.typed(record[f.name], f.dataType) for f in kind.fields}
-    columns = [
-        (F.coalesce(F.col(PLAIN)[name], value) if name in read else value).alias(name) for name, value in values.items()
-    ]
-    checked = rows.select(*WHERE, "_raw", *carried, sure.alias("_sure"), "_corrupt", "_records", *columns)
-    why = F.coalesce(F.when(~F.col("_sure"), broken(topic, kind)), lacking(topic))
-    return checked.select(*topic.columns, *WHERE, "_raw", *carried, why.alias("_reason"))
+    columns = {f.name: wire.typed(record[f.name], f.dataType) for f in kind.fields}
+    if plain:
+        columns = {name: F.coalesce(F.col(PLAIN)[name], value) for name, value in columns.items()}
+    named = [value.alias(name) for name, value in columns.items()]
+    checked = rows.select(*WHERE, "_raw", *carried, sure.alias("_sure"), "_corrupt", "_records", *named)
+    reason = F.coalesce(F.when(~F.col("_sure"), broken(topic, kind)), lacking(topic))
+    return checked.select(*topic.columns, *WHERE, "_raw", *carried, reason.alias("_reason"))
 
 
 def parse(text: Column, kind: DataType) -> Column:

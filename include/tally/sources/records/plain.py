@@ -83,9 +83,10 @@ def column(field: Field) -> Column | None:
         if whole < 1:
             return None
         number = rf"(?:0|-?[1-9][0-9]{{0,{whole - 1}}})" + (rf"(?:\.[0-9]{{1,{behind}}})?" if behind else "")
+        number += "".join(rf"|-0\.0{{{zeros}}}[1-9][0-9]{{0,{behind - zeros - 1}}}" for zeros in range(behind))
         arrow = pa.decimal128(precision, scale)
-        return Column(name=field.name, value=f'{number}|"{number}"', arrow=arrow, read_as="VARCHAR")
-    if field.type not in VALUES:
+        return Column(name=field.name, value=f'(?:{number})|"(?:{number})"', arrow=arrow, read_as="VARCHAR")
+    if field.type not in VALUES or not field.name.isascii():
         return None
     read_as = READ_AS.get(field.type, field.type)
     return Column(name=field.name, value=VALUES[field.type], arrow=ARROW[field.type], read_as=read_as)
@@ -112,16 +113,9 @@ class Reader:
         return [one for one in map(column, self.schema) if one is not None]
 
     @property
-    def names(self) -> list[str]:
-        return [one.name for one in self.columns]
-
-    @property
-    def ddl(self) -> str:
-        return ", ".join(f"`{one.name}` {one.type}" for one in self.schema if one.name in self.names)
-
-    def covers(self, name: str) -> bool:
-        """Whether records with a value in this column can be plain."""
-        return name in self.names and all(one.name.isascii() for one in self.schema)
+    def covers(self) -> bool:
+        """Whether a record with a value in each column can be plain."""
+        return len(self.columns) == len(self.schema)
 
     def batches(self, given: Iterator[pa.Array]) -> Iterator[pa.Array]:
         """What is read of batches of records, several of them at once."""
@@ -152,9 +146,6 @@ class Reader:
         for one in self.columns:
             values.setdefault(one.value, []).append(one.name)
         members = [f'"(?:{"|".join(names)})": ?(?:{value}|null)' for value, names in values.items()]
-        unread = [one.name for one in self.schema if one.name not in self.names]
-        if unread:
-            members.append(f'"(?:{"|".join(unread)})": ?null')
         members.append(f'"{other(one.name for one in self.schema)}": ?(?:{TEXT}|{NUMBER}|true|false|null)')
         member = f"(?:{'|'.join(members)})"
         return rf"\A\{{(?:{member}, ?)*{member}\}}\z"
@@ -162,11 +153,11 @@ class Reader:
     @cached_property
     def twice(self) -> str:
         """What a plain record matches in which a declared name stands twice."""
-        return "|".join(f'"{name}":.*"{name}":' for name in self.names)
+        return "|".join(f'"{one.name}":.*"{one.name}":' for one in self.columns)
 
     @cached_property
     def decimals(self) -> bool:
-        return any(one.type.upper().find("DEC") >= 0 for one in self.schema)
+        return any(pa.types.is_decimal(one.arrow) for one in self.columns)
 
     def made(self, texts: pa.Array) -> list[pa.Array]:
         """The columns as DuckDB reads them, null where a record has no value."""
