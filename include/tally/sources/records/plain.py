@@ -134,7 +134,10 @@ class Reader:
         plain = pc.fill_null(pc.match_substring_regex(texts, self.grammar), False)
         if plain.false_count:
             texts = pc.if_else(plain, texts, pa.scalar(None, pa.string()))
-        made = self.made(texts)
+        try:
+            made = self.made(texts)
+        except duck_error():  # of one text; which one, it does not say
+            return pa.nulls(len(values), pa.struct([(one.name, one.arrow) for one in self.columns]))
         unsure = pc.invert(self.once(texts, made))
         fields = [pa.field(one.name, one.arrow) for one in self.columns]
         return pa.StructArray.from_arrays(made, fields=fields, mask=unsure)
@@ -218,6 +221,14 @@ def transformed(texts: pa.Array, kinds: dict[str, str]) -> list[pa.Array]:
     connection.register("given", pa.table({"text": texts}))
     made = connection.sql(f"SELECT json_transform(text, '{json.dumps(kinds)}') AS made FROM given").to_arrow_table()
     return list(made["made"].combine_chunks().flatten())
+
+
+def duck_error() -> type[Exception]:
+    """What DuckDB raises."""
+    import duckdb
+
+    found: type[Exception] = duckdb.Error
+    return found
 
 
 @cache

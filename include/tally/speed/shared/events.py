@@ -36,7 +36,8 @@ class Judged:
 @contextmanager
 def valid(spark: SparkSession, topic: Topic, ranges: Mapping[int, tuple[int, int]]) -> Iterator[DataFrame]:
     """The valid events of ranges of offsets, decoded once for all that is made of them."""
-    decoded = decode(bounded_records(spark, topic, ranges), topic).where(F.col("_reason").isNull())
+    decoded = decode(bounded_records(spark, topic, ranges), topic, records=offsets_in(ranges))
+    decoded = decoded.where(F.col("_reason").isNull())
     events = decoded.select(*topic.columns, *PLACE, "_broker_time")
     events = (events.coalesce(1) if is_small(ranges) else events).persist()
     try:
@@ -46,7 +47,11 @@ def valid(spark: SparkSession, topic: Topic, ranges: Mapping[int, tuple[int, int
 
 
 def is_small(ranges: Mapping[int, tuple[int, int]]) -> bool:
-    return sum(to - start for start, to in ranges.values()) <= SMALL
+    return offsets_in(ranges) <= SMALL
+
+
+def offsets_in(ranges: Mapping[int, tuple[int, int]]) -> int:
+    return sum(to - start for start, to in ranges.values())
 
 
 def judged(
