@@ -199,9 +199,10 @@ def disagreements(spark: SparkSession, of: Topic, records: list[bytes | None]) -
     assert len(quick) == len(slow) == count and quick.schema == slow.schema, "each record gives one row of one kind"
     wrong = set[int]()
     for name in slow.column_names:
-        mine, its = (bits(one[name]).to_pylist() for one in (quick, slow))
-        if mine != its:
-            wrong |= {at for at in range(count) if mine[at] != its[at]}
+        mine, its = (bits(one[name]) for one in (quick, slow))
+        if not mine.equals(its):
+            pairs = zip(mine.to_pylist(), its.to_pylist(), strict=True)
+            wrong |= {at for at, (one, other) in enumerate(pairs) if one != other}
     sure = Reader(of.schema).read(table["value"].combine_chunks()).is_valid()
     outcomes = Counter(f"{of.name} {'quick' if s else 'reference'} {reason}"
                        for s, reason in zip(sure.to_pylist(), slow["_reason"].to_pylist(), strict=True))  # fmt: skip
