@@ -25,8 +25,8 @@ LONGEST = 4_096
 AT_ONCE = 8 << 20
 LETTER = r'[^"\\\x00-\x1f]'
 TEXT = f'"{LETTER}*"'
-# Minus zero is left out: as an integer it is zero, and as a DOUBLE another one. No value here can fail to be made: what
-# has none after it was read had none before.
+# Minus zero is left out, of which each reader may think as it likes. No value here can fail to be made: what has none
+# after it was read had none before.
 NUMBER = r"(?:(?:0|-?[1-9][0-9]{0,14})(?:\.[0-9]{1,20})?|-0\.[0-9]{0,17}[1-9][0-9]{0,17})(?:[eE][+-]?[0-9]{1,2})?"
 DAY = (
     r"(?:19|[2-8][0-9])[0-9]{2}-(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])"
