@@ -37,6 +37,7 @@ faults: setup ## kill and corrupt on purpose, and see that nothing is lost or co
 	@$(BIN)/python -m faults.plain
 	@$(BIN)/python -m faults.planted --json planted.json
 	@$(BIN)/python -m faults.planted --clean 50
+	@$(BIN)/python -m faults.decoded --records 10000000
 	@$(BIN)/python -m pytest -m long
 
 lock: setup ## write requirements.lock anew from requirements.txt

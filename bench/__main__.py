@@ -10,6 +10,7 @@ from bench import (
     agreeing,
     archive,
     catching_up,
+    decode,
     freshness,
     hops,
     idle,
@@ -33,6 +34,7 @@ MEASUREMENTS = {
     "catching_up": catching_up.measure,
     "log": log.measure,
     "archive": archive.measure,
+    "decode": decode.measure,
     "supervision": supervision.measure,
     "idle": idle.measure,
     "imports": imports.measure,
@@ -60,6 +62,9 @@ def main() -> int:
         "--entries", type=int, default=172_800, help="entries of the long log: two days of a second each"
     )
     parser.add_argument("--archived", type=int, default=1_000_000, help="rides that are archived and decoded again")
+    parser.add_argument(
+        "--decoded", type=int, default=500_000, help="records of each topic that are decoded, both ways"
+    )
     parser.add_argument("--kills", type=int, default=20, help="drivers that are killed under supervision")
     parser.add_argument("--hangs", type=int, default=5, help="drivers that are stopped (SIGSTOP) under supervision")
     parser.add_argument("--kill-rate", type=float, default=50.0, help="rides a second meanwhile")

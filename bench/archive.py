@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 
 from bench import truth
-from bench.home import fresh_home, tally
+from bench.home import cpu_by_process, fresh_home, tally
 
 HOUR = 3_600_000
 
@@ -74,11 +74,11 @@ def looked_at(spark: Any, hour: tuple[int, int]) -> dict[str, Any]:
 
 
 def timed(spark: Any, act: Callable[[], Any]) -> tuple[dict[str, float], Any]:
-    """What an act gives, and its cost: wall seconds, and CPU seconds of the session's JVM."""
+    """What an act gives, and its cost: wall seconds, and CPU seconds of the session's JVM and its Python workers."""
     from tally.lake.session import jvm_pid
 
     jvm = psutil.Process(jvm_pid(spark))
-    began, before = time.monotonic(), sum(jvm.cpu_times()[:2])
+    began, before = time.monotonic(), sum(cpu_by_process(jvm).values())
     done = act()
-    wall, cpu = time.monotonic() - began, sum(jvm.cpu_times()[:2]) - before
+    wall, cpu = time.monotonic() - began, sum(cpu_by_process(jvm).values()) - before
     return {"wall_seconds": round(wall, 1), "cpu_seconds": round(cpu, 1)}, done

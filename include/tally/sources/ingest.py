@@ -96,7 +96,8 @@ def append(
     spark: SparkSession, topic: Topic, identity: str, seq: int, ranges: Offsets, last: Ingest | None
 ) -> Ingest:  # fmt: skip
     """One archive commit and, before it, its quarantine commit where a record was refused."""
-    records = decode(read_kafka(spark, topic.name, ranges), topic, "_key").withColumn(
+    offsets = sum(to - start for start, to in ranges.values())
+    records = decode(read_kafka(spark, topic.name, ranges), topic, "_key", records=offsets).withColumn(
         "_ingest", F.lit(seq).cast("long")
     )
     decoded = archive.bytes_kept(records).persist(StorageLevel.MEMORY_AND_DISK)

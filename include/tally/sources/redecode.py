@@ -149,7 +149,8 @@ def write(spark: SparkSession, topic: Topic, last: Ingest, sources: Sources, ear
     All is decoded once for the counts and once for each table: to keep it in between would take more than a heap.
     """
     newest = next(commit_copies.words_in(archive.path(topic), PROGRESS))
-    decoded = decode(records(spark, topic, sources), topic, "_key", "_ingest")
+    offsets = sum(number for _, number in newest.said["counts"]["archived"])
+    decoded = decode(records(spark, topic, sources), topic, "_key", "_ingest", records=offsets)
     hours = hourly(decoded, topic).persist(StorageLevel.MEMORY_AND_DISK)
     changed = changes(spark, topic, newest, sources, hours)
     counted = manifest.count(hours)

@@ -18,8 +18,13 @@ from tally.base.duration import millis, parse_duration
 from tally.base.settings import settings
 from tally.catalog.spec import Topic
 from tally.sources.records import wire
+from tally.sources.records.plain import LONGEST, Reader
 
 WHERE = ("_partition", "_offset", "_broker_time")
+PLAIN = "_plain"
+# From so many records on Python's workers read the plain ones: a record saves two millionths of a CPU second, and the
+# first workers of a JVM cost one or two, which a job pays once and a driver has paid long ago.
+MANY = 250_000
 # Only JSON as its standard has it; what Spark's reader allows beyond that is two meanings for one record.
 STRICT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"} | dict.fromkeys(
     ("allowNonNumericNumbers", "allowSingleQuotes"), "false"
@@ -36,25 +41,54 @@ MAYBE, SUSPECT, TEXTS = r"[eE,][+-]?\d", r"[eE][+-]?\d{4}|,\d", r'"(?:[^"\\]++|\
 HUGE, HUGE_TEXT = r"\d[eE][+-]?\d{4}", r'"[+-]?[\d.]+[eE][+-]?\d{4,}"'
 
 
-def decode(raw: DataFrame, topic: Topic, *carried: str) -> DataFrame:
+def decode(raw: DataFrame, topic: Topic, *carried: str, records: int = 0) -> DataFrame:
     """The topic's columns with `_partition`, `_offset`, `_broker_time`, `_raw` and `_reason` (null: valid).
 
-    Columns of `raw` that are `carried` stand beside them as they are.
+    Columns of `raw` that are `carried` stand beside them as they are. Of many `records` the plain ones are read
+    together, and the reference reads what is left; it would say the same of all.
     """
+    reader = Reader(topic.schema)
+    if not are_many(records) or not reader.covers:
+        return reference(raw, topic, *carried)
+    read = F.arrow_udf(reader.batches, topic.ddl)
+    short = F.when(F.octet_length("value") <= LONGEST, F.col("value"))  # thousands go to a worker at once
+    return decoded(raw.withColumn(PLAIN, read(short)), topic, *carried, plain=True)
+
+
+def are_many(records: int) -> bool:
+    """Whether it pays to have Python's workers read the plain ones of so many records."""
+    return records >= MANY
+
+
+def reference(raw: DataFrame, topic: Topic, *carried: str) -> DataFrame:
+    """What decode gives, by Spark's expressions alone."""
+    return decoded(raw, topic, *carried)
+
+
+def decoded(raw: DataFrame, topic: Topic, *carried: str, plain: bool = False) -> DataFrame:
+    """The rows of records; `plain`: some of them were read already, and only the others are read by the reference."""
     kind = StructType.fromDDL(topic.ddl)
-    parsed = parse(readable(F.col("value").cast("string"), kind), wire.read_as(kind))
+    text, sure, also = F.col("value").cast("string"), F.lit(False), []
+    if plain:
+        text, sure, also = F.when(F.col(PLAIN).isNull(), text), F.col(PLAIN).isNotNull(), [PLAIN]
+    parsed = parse(readable(text, kind), wire.read_as(kind))
     rows = raw.select(
         F.col("partition").alias("_partition"),
         F.col("offset").alias("_offset"),
         F.col("timestamp").alias("_broker_time"),
         F.col("value").alias("_raw"),
         *carried,
+        *also,
         F.inline(F.array(parsed)),  # the row is built once
     )
     record = F.get(F.col("_records"), F.lit(0))
-    columns = [wire.typed(record[f.name], f.dataType).alias(f.name) for f in kind.fields]
-    checked = rows.select(*WHERE, "_raw", *carried, "_corrupt", "_records", *columns)
-    return checked.select(*topic.columns, *WHERE, "_raw", *carried, reason(topic, kind).alias("_reason"))
+    columns = {f.name: wire.typed(record[f.name], f.dataType) for f in kind.fields}
+    if plain:
+        columns = {name: F.coalesce(F.col(PLAIN)[name], value) for name, value in columns.items()}
+    named = [value.alias(name) for name, value in columns.items()]
+    checked = rows.select(*WHERE, "_raw", *carried, sure.alias("_sure"), "_corrupt", "_records", *named)
+    reason = F.coalesce(F.when(~F.col("_sure"), broken(topic, kind)), lacking(topic))
+    return checked.select(*topic.columns, *WHERE, "_raw", *carried, reason.alias("_reason"))
 
 
 def parse(text: Column, kind: DataType) -> Column:
@@ -94,28 +128,28 @@ def readable(text: Column, kind: StructType) -> Column:
     return F.when(~text.rlike(MAYBE) | ~text.rlike(SUSPECT) | ~(bad | F.coalesce(found, F.lit(False))), text)
 
 
-def reason(topic: Topic, kind: StructType) -> Column:
-    """Why a record is refused, the first cause that holds; null where it is valid."""
+def broken(topic: Topic, kind: StructType) -> Column:
+    """Why a record is no object of the declared types, the first cause that holds; null where it is one."""
     text = F.col("_raw").cast("string")
     record = F.get(F.col("_records"), F.lit(0))
-    broken = F.col("_corrupt").isNotNull() | F.col("_records").isNull()
+    corrupt = F.col("_corrupt").isNotNull() | F.col("_records").isNull()
     verdict = (
         F.when(F.col("_raw").isNull() | (F.length("_raw") == 0), "empty")
         .when(~F.is_valid_utf8(text), "not_utf8")
-        .when(broken & F.try_parse_json(text).isNull(), "not_json")
+        .when(corrupt & F.try_parse_json(text).isNull(), "not_json")
         # Something behind an object, or JSON that is no object.
-        .when(broken & (F.try_parse_json(in_array(text)).isNull() | ~text.rlike(r"^\s*\{")), "not_one_object")
-        .when(~broken & (F.size("_records") == 0) & ~text.rlike(r"\S"), "empty")
-        .when(~broken & ((F.size("_records") != 1) | record.isNull()), "not_one_object")
+        .when(corrupt & (F.try_parse_json(in_array(text)).isNull() | ~text.rlike(r"^\s*\{")), "not_one_object")
+        .when(~corrupt & (F.size("_records") == 0) & ~text.rlike(r"\S"), "empty")
+        .when(~corrupt & ((F.size("_records") != 1) | record.isNull()), "not_one_object")
         .when(breaks_out(text), "not_one_object")
-        .when(broken, "wrong_type")
+        .when(corrupt, "wrong_type")
         .when(text.contains("\\") & text.rlike(HALF_A_LETTER), "not_utf8")
         .when(record[topic.event_time].isNull(), "no_time")
     )
     for field in kind.fields:
         for found, why in faults(record[field.name], field):
             verdict = verdict.when(found, why)
-    return required(verdict, topic)
+    return verdict
 
 
 def faults(given: Column, field: StructField) -> Iterator[tuple[Column, str]]:
@@ -133,11 +167,12 @@ def faults(given: Column, field: StructField) -> Iterator[tuple[Column, str]]:
             yield found, why
 
 
-def required(verdict: Column, topic: Topic) -> Column:
-    """The verdict, with what a whole record of the right types may still lack."""
+def lacking(topic: Topic) -> Column:
+    """What a whole record of the right types is refused for: a time that is none, and what is missing."""
     skew = millis(parse_duration(settings().skew, field="TALLY_SKEW"))
     latest = F.timestamp_millis(F.unix_millis("_broker_time") + F.lit(skew))
-    verdict = verdict.when(F.col(topic.event_time) > latest, "future")
+    time = F.col(topic.event_time)
+    verdict = F.when(time.isNull(), "no_time").when(time > latest, "future")
     if topic.unique:
         verdict = verdict.when(F.col(topic.unique).isNull(), "no_id")
     for field in topic.schema:

@@ -67,7 +67,7 @@ def typed(given: Column, kind: DataType) -> Column:
     if isinstance(kind, StructType):
         return F.when(given.isNotNull(), F.struct(*(typed(given[f.name], f.dataType).alias(f.name) for f in kind)))
     if isinstance(kind, TimestampType):
-        number = given.try_cast("bigint")
+        number = as_number(given)
         # A larger number would overflow and, ANSI mode being on, stop the stream.
         return F.when(number.between(OLDEST_MILLIS, MOST_MILLIS - 1), F.timestamp_millis(number)).when(
             given.rlike(DATE_AND_TIME), given.try_cast("timestamp")
@@ -75,6 +75,15 @@ def typed(given: Column, kind: DataType) -> Column:
     if isinstance(kind, DateType):
         return F.when(given.rlike(DATE), given.try_cast("date"))
     return given.try_cast(kind)
+
+
+def as_number(given: Column) -> Column:
+    """A time's text as a number of BIGINT, null where it is none.
+
+    A text with a colon never is: it is not tried, for Spark makes an exception, with a message, of each that fails, and
+    that takes longer than all else that is done with a record.
+    """
+    return F.when(~given.contains(":"), given.try_cast("bigint"))
 
 
 def nullable(kind: DataType) -> DataType:
@@ -124,7 +133,7 @@ def time_unit(given: Column, kind: DataType) -> Column | None:
     """A number that is a time, but in no milliseconds."""
     if not isinstance(kind, TimestampType):
         return None
-    number = given.try_cast("bigint")
+    number = as_number(given)
     seconds = number.between(1 - LEAST_MILLIS, LEAST_MILLIS - 1)
     return seconds | ~number.between(OLDEST_MILLIS, MOST_MILLIS - 1)
 

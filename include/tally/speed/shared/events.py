@@ -18,7 +18,7 @@ from tally.control.ledger import MicroBatch
 from tally.lake.inside_spark import Template
 from tally.lake.session import interpreting
 from tally.sources.frames import bounded_records
-from tally.sources.records.decode import decode
+from tally.sources.records.decode import are_many, decode
 from tally.speed.shared.clock import Seen
 from tally.speed.shared.ids import Ids
 
@@ -57,11 +57,15 @@ class Reading:
     def __init__(self, spark: SparkSession, topic: Topic) -> None:
         self.spark, self.topic = spark, topic
         records = spark.createDataFrame([], RECORD)
-        valid = decode(records, topic).where(F.col("_reason").isNull())
-        self.decoding = Template.of(valid.select(*topic.columns, *PLACE, "_broker_time"), records)
+        self.decoding = Template.of(self.decoded(records), records)
         self.shape = spark.createDataFrame([], topic.ddl)
         self.shaped = Template.of(self.shape, self.shape)
         self.interpreting = interpreting(spark)
+
+    def decoded(self, records: DataFrame, count: int = 0) -> DataFrame:
+        """The valid ones of so many records."""
+        valid = decode(records, self.topic, records=count).where(F.col("_reason").isNull())
+        return valid.select(*self.topic.columns, *PLACE, "_broker_time")
 
     def session(self, rows: int) -> SparkSession:
         """The session that runs a plan over so many rows."""
@@ -70,8 +74,9 @@ class Reading:
     @contextmanager
     def valid(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[DataFrame]:
         """The valid events of ranges of offsets, decoded once for all that is made of them."""
-        events = self.decoding.over(bounded_records(self.spark, self.topic, ranges))
-        events = (events.coalesce(1) if offsets(ranges) <= SMALL else events).persist()
+        count, records = offsets(ranges), bounded_records(self.spark, self.topic, ranges)
+        events = self.decoded(records, count) if are_many(count) else self.decoding.over(records)
+        events = (events.coalesce(1) if count <= SMALL else events).persist()
         try:
             yield events
         finally:
