@@ -59,7 +59,7 @@ def behind(progress: Any) -> int | None:
 
 
 class Query(Protocol):
-    """What is asked of a running query, be it Spark's own or one pipeline's part in a shared one."""
+    """What is asked of a running query."""
 
     @property
     def lastProgress(self) -> Any: ...
@@ -103,6 +103,19 @@ class Shown:
         waiting = behind(progress)
         lag = {} if waiting is None else {"behind": waiting, "gaining": self.gain.seen(ended_at(progress), waiting)}
         streams.show(self.pipeline.name, **freshness(self.pipeline, progress), **lag)
+
+
+class Moving(Protocol):
+    """Whether a stream gets on."""
+
+    @property
+    def waits(self) -> bool: ...
+
+    @property
+    def stuck(self) -> bool: ...
+
+    @property
+    def calm(self) -> bool: ...
 
 
 class Motion:

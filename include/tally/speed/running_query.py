@@ -12,7 +12,7 @@ from tally.base.errors import DataLost, StreamFailed, TallyError
 from tally.catalog.spec import Pipeline
 from tally.host.waiting import until
 from tally.sources import kafka
-from tally.speed.progress import STUCK_SECONDS, Motion, Shown
+from tally.speed.progress import STUCK_SECONDS, Motion, Moving, Shown
 from tally.speed.shared.member import Member
 
 # A topic's identity costs one request; a recreated topic is told within so many seconds.
@@ -26,7 +26,12 @@ class RunningQuery:
 
     def __init__(self, query: StreamingQuery | Member, pipeline: Pipeline, spark: SparkSession) -> None:
         self.query, self.pipeline = query, pipeline
-        self.motion, self.shown = Motion(query, spark), Shown(pipeline, query)
+        self.own: tuple[Motion, Shown] | None = None
+        if isinstance(query, Member):  # the stream that it is part of is asked, and shown, once for all
+            self.motion: Moving = query
+        else:
+            motion = Motion(query, spark)
+            self.motion, self.own = motion, (motion, Shown(pipeline, query))
         self.checked_at = time.monotonic()
 
     @property
@@ -35,8 +40,10 @@ class RunningQuery:
 
     def update(self) -> None:
         """Ask it how it is, and show its newest progress; to be called every now and then."""
-        self.shown.update()
-        self.motion.update()
+        if self.own is not None:
+            motion, shown = self.own
+            shown.update()
+            motion.update()
 
     def stuck(self) -> StreamFailed | None:
         """Why it is to be begun again, where none of its tasks ended for long."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +22,8 @@ from tally.parts import Evaluation, Split
 from tally.speed import commit
 from tally.speed.checkpoint import Planned
 from tally.speed.commit import Target
+from tally.speed.progress import CALM_SECONDS
+from tally.speed.running_query import RunningQuery
 from tally.speed.shared import member
 from tally.speed.shared.events import Judged, Reading
 from tally.speed.shared.inbox import packed, unpacked
@@ -33,6 +37,7 @@ class Alone:
     """Stands for the stream."""
 
     query = None
+    motion: Any = None
     over = False
 
     def exception(self) -> None:
@@ -113,3 +118,28 @@ def test_a_key_that_looks_like_the_window_is_none(
     batches = [[event(1), event(2)], [event(2), event(40)], [event(70)]]
     newest, direct = newest_and_direct(spark, declared, batches, written)
     assert newest == direct
+
+
+def test_it_gets_on_as_the_stream_does_that_it_is_part_of(spark: SparkSession, written: list[pa.Table]) -> None:
+    declared, stream = of(counted("window", "zone")), Alone()
+    target = Target(spark=spark, pipeline=declared, generation=1, lease=Lease(name="speed/p/v1", epoch=1, sure=True))
+    shape = Reading(spark, EVENTS).shape
+    one = Member(stream, target, split_of(spark, declared), lambda _: None, shape)
+    assert (one.waits, one.stuck, one.calm) == (False, False, False)
+    stream.motion = SimpleNamespace(waits=True, stuck=False)
+    assert (one.waits, one.stuck, one.calm) == (True, False, False)
+    one.began_at -= CALM_SECONDS + 1
+    assert one.calm
+    stream.motion = SimpleNamespace(waits=False, stuck=True)
+    assert (one.waits, one.stuck, one.calm) == (False, True, False)
+    one.entering = threading.Thread()
+    assert not one.stuck
+
+
+def test_a_part_in_a_stream_is_looked_at_with_the_stream(spark: SparkSession, written: list[pa.Table]) -> None:
+    declared = of(counted("window", "zone"))
+    target = Target(spark=spark, pipeline=declared, generation=1, lease=Lease(name="speed/p/v1", epoch=1, sure=True))
+    one = Member(Alone(), target, split_of(spark, declared), lambda _: None, Reading(spark, EVENTS).shape)
+    running = RunningQuery(one, declared, spark)
+    running.update()
+    assert running.motion is one and running.stuck() is None

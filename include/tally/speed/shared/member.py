@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -19,6 +20,7 @@ from tally.kinds import kind_of
 from tally.lake.inside_spark import Template
 from tally.parts import Evaluation, Split, merged
 from tally.speed import checkpoint, commit
+from tally.speed.progress import CALM_SECONDS, Motion
 from tally.speed.shared.events import Judged
 from tally.speed.shared.open_windows import OpenWindows, open_ones
 
@@ -30,6 +32,7 @@ class Stream(Protocol):
     """What a member knows of the stream that it takes part in."""
 
     query: StreamingQuery | None
+    motion: Motion | None
 
     @property
     def over(self) -> bool: ...
@@ -58,6 +61,7 @@ class Member:
         self.compiled = False  # its plans over events
         self.error: Exception | None = None
         self.left = False
+        self.began_at = time.monotonic()
         self.entering: threading.Thread | None = None  # while it takes what it missed, beside the others
 
     @property
@@ -108,9 +112,17 @@ class Member:
         return self.error or (None if self.left else self.stream.exception())
 
     @property
-    def lastProgress(self) -> Any:
-        query = self.stream.query
-        return query.lastProgress if query is not None and self.entering is None else None
+    def waits(self) -> bool:
+        """Whether it has all that there is to read."""
+        return self.entering is None and self.stream.motion is not None and self.stream.motion.waits
+
+    @property
+    def stuck(self) -> bool:
+        return self.entering is None and self.stream.motion is not None and self.stream.motion.stuck
+
+    @property
+    def calm(self) -> bool:
+        return self.waits and time.monotonic() - self.began_at > CALM_SECONDS
 
     @property
     def status(self) -> dict[str, Any]:
@@ -119,10 +131,6 @@ class Member:
         if self.stream.query is None:
             return {"isTriggerActive": False, "isDataAvailable": True, "message": "about to begin"}
         return dict(self.stream.query.status)
-
-    @property
-    def runId(self) -> str:
-        return str(self.stream.query.runId) if self.stream.query is not None else ""
 
     def stop(self) -> None:
         """Leave the stream, between two micro-batches; the others go on."""

@@ -32,7 +32,7 @@ from tally.control.store import now_ms
 from tally.parts import Split
 from tally.sources import kafka, ranges_source
 from tally.speed import checkpoint, commit
-from tally.speed.progress import Gain
+from tally.speed.progress import Gain, Motion
 from tally.speed.shared.clock import Clock
 from tally.speed.shared.events import FEW_ROWS, Judged, Reading
 from tally.speed.shared.ids import Ids
@@ -62,6 +62,7 @@ class TopicStream:
         self.members: list[Member] = []
         self.entering: list[Member] = []  # who follows the stream until they have what they missed
         self.query: StreamingQuery | None = None
+        self.motion: Motion | None = None  # of the query
         self.fault: Exception | None = None
         self.began = False  # its first micro-batch is over
         self.left = False
@@ -151,10 +152,13 @@ class TopicStream:
         for member in self.members:
             if member.error is not None:
                 self.leave(member)
+        if self.motion is not None:
+            self.motion.update()
         if self.query is not None or self.over or not self.members:
             return
         try:
             self.query = self.begun()
+            self.motion = Motion(self.query, self.spark)
         except Exception as error:
             self.fault = error
 
