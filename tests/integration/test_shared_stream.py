@@ -162,7 +162,9 @@ def test_a_driver_that_dies_goes_on_where_it_was(begun: World, failpoint: str) -
     check(begun)
 
 
-@pytest.mark.parametrize("pair", [PLAIN, WITH_IDS], ids=["without ids", "with ids"])
+@pytest.mark.parametrize(
+    "pair", [pytest.param(PLAIN, marks=pytest.mark.long, id="without ids"), pytest.param(WITH_IDS, id="with ids")]
+)
 def test_one_that_joins_later_takes_first_what_it_missed_as_it_was_judged(begun: World, pair: list[str]) -> None:
     first, second = pair
     begun.stream(first)

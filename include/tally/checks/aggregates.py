@@ -8,6 +8,7 @@ from collections.abc import Sequence, Set
 from tally.catalog.spec import Pipeline, Topic
 from tally.checks.grouping import Lineage
 from tally.checks.plan import Expression, Node, refuse
+from tally.kinds import kind_of
 
 ORDER_FREE = {
     "Count", "CountIf", "Sum", "Average", "Min", "Max", "BoolAnd", "BoolOr", "BitAndAgg", "BitOrAgg", "BitXorAgg",
@@ -105,7 +106,8 @@ def decided(value: Expression, orders: Sequence[Expression], lineage: Lineage, p
 
 def tells_apart(told: Set[tuple[int, str] | None], at: int, topic: Topic, pipeline: Pipeline) -> bool:
     """Whether columns tell the events of a window apart: of one id, those further apart than the lateness stay."""
-    once = not pipeline.window.by_key and pipeline.window.size <= topic.lateness
+    longest = kind_of(pipeline).longest
+    once = longest is not None and longest <= topic.lateness
     return (at, topic.unique) in told and (once or (at, topic.event_time) in told)
 
 

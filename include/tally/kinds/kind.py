@@ -10,6 +10,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, Literal
 
 import numpy as np
@@ -84,6 +85,11 @@ class Kind(ABC):
     def row_by_row(self) -> bool:
         """Whether each row is made of one event: no sums, so nothing that could be rounding."""
         return False
+
+    @property
+    @abstractmethod
+    def longest(self) -> timedelta | None:
+        """The longest time that lies between two events of a window; None where there is no such limit."""
 
     @property
     @abstractmethod

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import reduce
 
 import pandas as pd
@@ -50,6 +51,10 @@ class Sessions(Kind):
         # sessions. A generator in between stops that.
         bounds = F.inline(F.array(F.struct("window.start", "window.end")))
         return flatten(out, self.pipeline, bounds.alias("window_start", "window_end"))
+
+    @property
+    def longest(self) -> timedelta | None:
+        return None
 
     @property
     def alone(self) -> str | None:

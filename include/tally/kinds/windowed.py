@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import timedelta
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -41,6 +42,10 @@ class Windowed(Kind):
     def flattened(self, out: DataFrame) -> DataFrame:
         bounds = F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end")
         return flatten(out, self.pipeline, *bounds)
+
+    @property
+    def longest(self) -> timedelta | None:
+        return self.pipeline.window.size
 
     @property
     def alone(self) -> str | None:
