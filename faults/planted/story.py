@@ -196,7 +196,7 @@ class Post:
         self.plainly(mine[third + 8 :])  # what was aborted is sent once more
 
     def plainly(self, records: Sequence[ToSend]) -> None:
-        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5})
+        producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 5, "enable.idempotence": True})
         self.give(producer, records, committed=True)
         assert producer.flush(30) == 0
 

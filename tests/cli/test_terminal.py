@@ -79,7 +79,7 @@ def planted(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TALLY_CATALOG", str(folder))
         embedded.up()
-    producer = Producer({"bootstrap.servers": broker})
+    producer = Producer({"bootstrap.servers": broker, "enable.idempotence": True})
     for number in range(40):
         event = {"id": number, "zone": 13, "fare": 1.5, "at": AT + number * 10_000}
         producer.produce("trips", json.dumps(event).encode(), timestamp=AT + number * 10_000)

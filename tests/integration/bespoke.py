@@ -38,7 +38,7 @@ class Bespoke:
         """One record, as bytes or as JSON, at its own time where no broker time is given; its offset."""
         at = at if at is not None else body["at"] if isinstance(body, dict) else T0
         value = body if isinstance(body, bytes) else json.dumps(body).encode()
-        producer = Producer({"bootstrap.servers": self.broker})
+        producer = Producer({"bootstrap.servers": self.broker, "enable.idempotence": True})
         producer.produce(topic, value, partition=partition, timestamp=at)
         assert producer.flush(30) == 0
         offset = self.ends.get((topic, partition), 0)

@@ -263,7 +263,7 @@ def live_catalogue(folder: Path, broker: str, patch: pytest.MonkeyPatch, name: s
 
 def send(broker: str, topics: list[str], count: int, *, pause: float) -> list[int]:
     """So many events to each topic, as they happen; their times."""
-    producer, times = Producer({"bootstrap.servers": broker}), []
+    producer, times = Producer({"bootstrap.servers": broker, "enable.idempotence": True}), []
     for at in range(count):
         times.append(time.time_ns() // 1_000_000)
         body = json.dumps({"id": at % 2, "at": iso(from_millis(times[-1]))}).encode()

@@ -136,7 +136,8 @@ class World:
 
     def produce(self, records: list[Record]) -> None:
         """Send records in order, each to its partition, and remember what is now there."""
-        producer = Producer({"bootstrap.servers": self.broker, "linger.ms": 5})
+        # Else a batch that is sent again is overtaken, and what is remembered of offsets does not hold.
+        producer = Producer({"bootstrap.servers": self.broker, "linger.ms": 5, "enable.idempotence": True})
         for record in records:
             place = (record.topic, record.partition)
             offset = self.ends.get(place, 0)

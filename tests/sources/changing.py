@@ -112,7 +112,7 @@ def copied(made: Path, folder: Path, broker: str) -> Iterator[Topic]:
 
 
 def produce(broker: str, name: str, bodies: list[dict[str, Any]]) -> None:
-    producer = Producer({"bootstrap.servers": broker})
+    producer = Producer({"bootstrap.servers": broker, "enable.idempotence": True})
     for body in bodies:
         value, key = json.dumps(body).encode(), str(body["id"])
         producer.produce(name, value, key=key, partition=body["id"] % 2, timestamp=T0)

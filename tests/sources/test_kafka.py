@@ -31,7 +31,7 @@ def admin(broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 def create(admin: AdminClient, broker: str, records: int) -> None:
     """A topic of two partitions with so many records in its second."""
     admin.create_topics([NewTopic("lost", 2, 1, config={"retention.ms": "-1"})])["lost"].result(15)
-    producer = Producer({"bootstrap.servers": broker})
+    producer = Producer({"bootstrap.servers": broker, "enable.idempotence": True})
     for at in range(records):
         producer.produce("lost", str(at).encode(), partition=1)
     assert producer.flush(15) == 0
@@ -56,7 +56,7 @@ def test_what_retention_ate_is_told_with_its_range(admin: AdminClient, broker: s
 
 def test_every_partition_of_which_retention_ate_is_told(admin: AdminClient, broker: str) -> None:
     create(admin, broker, 7)
-    producer = Producer({"bootstrap.servers": broker})
+    producer = Producer({"bootstrap.servers": broker, "enable.idempotence": True})
     for at in range(4):
         producer.produce("lost", str(at).encode(), partition=0)
     assert producer.flush(15) == 0

@@ -26,7 +26,7 @@ def topic(broker: str) -> str:
     """Two records of an hour ago and one of now in partition 0; one of now in partition 1."""
     admin = AdminClient({"bootstrap.servers": broker})
     admin.create_topics([NewTopic(TOPIC, 2, 1)])[TOPIC].result(15)
-    producer = Producer({"bootstrap.servers": broker})
+    producer = Producer({"bootstrap.servers": broker, "enable.idempotence": True})
     for partition, age in ((0, 60), (0, 59), (0, 0), (1, 0)):
         producer.produce(TOPIC, b"x", partition=partition, timestamp=now_ms() - age * MINUTE)
         producer.flush(15)
