@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def is_slow(item: pytest.Item) -> bool:
-    return folder_of(item) in STARTING or not STARTED.isdisjoint(getattr(item, "fixturenames", ()))
+    return folder_of(item) in {*STARTING, "orchestration"} or not STARTED.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 def folder_of(item: pytest.Item) -> str:
