@@ -196,6 +196,7 @@ def aggregation(spark: SparkSession, aggregate: Any) -> Aggregation:
 
 
 def named(expression: Any) -> str:
+    """What Spark calls this kind of expression: the name of its class."""
     return str(expression.getClass().getSimpleName())
 
 

@@ -26,7 +26,8 @@ from pyspark.sql.types import (
 )
 
 from tally.lake import inside_spark
-from tally.lake.inside_spark import items
+from tally.lake.inside_spark import items, named
+from tally.parts.merge import arrays
 
 # The columns at some node of the plan, by the numbers that Spark knows them by.
 Columns = Mapping[int, pa.Array]
@@ -75,9 +76,8 @@ class Evaluation:
 
     def over(self, rows: pa.Table) -> pa.Table | None:
         """What the plan makes of these rows; None where that is Spark's to say."""
-        count, whole = rows.num_rows, rows.combine_chunks()
-        given = [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in whole.columns]
-        columns: Columns = dict(zip(self.leaf, given, strict=True))
+        count = rows.num_rows
+        columns: Columns = dict(zip(self.leaf, arrays(rows).values(), strict=True))
         try:
             for step in self.steps:
                 if step.keeps is not None:
@@ -106,7 +106,7 @@ def number(attribute: Any) -> int:
 
 def made(expression: Any) -> Made:
     """How an expression's values are made."""
-    kind = str(expression.getClass().getSimpleName())
+    kind = named(expression)
     if kind == "AttributeReference":
         at = number(expression)
         return lambda columns, _: columns[at]

@@ -53,6 +53,7 @@ def merged(old: pa.Table, new: pa.Table, buffers: Sequence[Buffer]) -> pa.Table:
 
 
 def arrays(table: pa.Table) -> dict[str, pa.Array]:
+    """Its columns by name, each in one piece."""
     whole = table.combine_chunks()
     return {
         name: (column.chunk(0) if column.num_chunks else pa.array([], column.type))
