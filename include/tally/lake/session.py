@@ -123,8 +123,8 @@ def spark_conf(run: Settings, memory: str, *, brief: bool = False) -> dict[str, 
 def interpreting(spark: SparkSession) -> SparkSession:
     """Another session of the same application, which compiles nothing: it looks at each plan's expressions as it goes.
 
-    The first run of sixteen plans took 2.4 s instead of 7.1, later ones over 700 events as long as compiled ones (once, by
-    hand); each row takes longer. It is for a few rows, or for the first ones.
+    The first run of sixteen plans took 2.4 s instead of 7.1, later ones over 700 events as long as compiled ones (once,
+    by hand); each row takes longer. It is for a few rows, or for the first ones.
     """
     other = spark.newSession()
     other.conf.set("spark.sql.codegen.wholeStage", "false")
