@@ -29,7 +29,9 @@ check: setup ## lint, format, types and floors, as CI has it first
 	@$(BIN)/mypy --strict include
 	@$(BIN)/lint-imports --no-logo --no-cache
 
-bench: setup ## measure what docs/measurements.md states
+bench: setup ## measure docs/performance.md, Tally beside its peers, and what docs/measurements.md states
+	@$(BIN)/python -m bench.peers
+	@$(BIN)/python -m bench.peers.page
 	@$(BIN)/python -m bench
 
 faults: setup ## kill and corrupt on purpose, and see that nothing is lost or counted twice

@@ -21,8 +21,8 @@ TALLY = str(Path(sys.executable).parent / "tally")
 
 @contextmanager
 def fresh_home(**settings: str) -> Iterator[Path]:
-    """The path of a new home whose broker runs; the environment names it, and the given settings."""
-    folder = Path(tempfile.mkdtemp(prefix="tally-bench-"))
+    """The path of a new home whose broker runs; meanwhile the environment names it, and the given settings."""
+    folder, before = Path(tempfile.mkdtemp(prefix="tally-bench-")), dict(os.environ)
     os.environ.update({"TALLY_HOME": str(folder), **settings})
     try:
         tally("up")
@@ -30,6 +30,8 @@ def fresh_home(**settings: str) -> Iterator[Path]:
     finally:
         tally("down")
         shutil.rmtree(folder, ignore_errors=True)
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def tally(*arguments: str) -> Any:
