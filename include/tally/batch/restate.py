@@ -18,6 +18,7 @@ from tally.catalog.spec import Pipeline
 from tally.control import seals
 from tally.host import lock
 from tally.kinds import kind_of
+from tally.kinds.frames import called
 from tally.lake import delta, tables
 from tally.lake.session import jvm_pid
 from tally.sources import redecode
@@ -89,7 +90,7 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
 
 def prepare_table(spark: SparkSession, pipeline: Pipeline) -> None:
     kind = kind_of(pipeline)
-    shape = kind.flattened(pipeline.function(*kind.empty(spark))).schema
+    shape = kind.flattened(called(pipeline, kind.empty(spark))).schema
     empty = spark.createDataFrame([], shape).withColumn("_date", partition_date())
     tables.make_table(spark, path(pipeline), empty, PROPERTIES)
 

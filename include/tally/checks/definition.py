@@ -7,6 +7,7 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,11 @@ from pyspark.sql import functions as F
 
 from tally.base.errors import DefinitionError, TallyError
 from tally.catalog.spec import Catalogue, Pipeline
-from tally.checks.plan import items, plan_of, refuse, shape
+from tally.checks.plan import Node, items, plan_of, refuse, shape
 from tally.checks.plan_rules import check_plan
 from tally.checks.reach import check_reach
 from tally.kinds import kind_of
-from tally.kinds.frames import MARK
+from tally.kinds.frames import MARK, called
 from tally.lake.session import session
 
 ACTIONS = ("collect", "count", "first", "foreach", "foreachPartition", "head", "isEmpty", "localCheckpoint", "show",
@@ -42,22 +43,55 @@ def check_all(known: Catalogue) -> dict[str, list[TallyError]]:
     return found
 
 
+class Definition:
+    """A pipeline, and what its function does over frames without events: tried once, for all who look at it."""
+
+    def __init__(self, spark: SparkSession, pipeline: Pipeline) -> None:
+        self.spark, self.pipeline = spark, pipeline
+
+    @cached_property
+    def given(self) -> list[DataFrame]:
+        return kind_of(self.pipeline).empty(self.spark)
+
+    @cached_property
+    def out(self) -> DataFrame:
+        with blamed_on_author(self.pipeline), forbidden_actions(self.pipeline):
+            return called(self.pipeline, self.given)
+
+    @cached_property
+    def plan(self) -> Node:
+        return plan_of(self.out, self.given)
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """Flattened as every speed and batch row is."""
+        with blamed_on_author(self.pipeline):
+            return kind_of(self.pipeline).flattened(self.out)
+
+    def check(self) -> None:
+        """Raise at the author's line where the contract does not hold."""
+        with blamed_on_author(self.pipeline):
+            assert self.rows is not None
+            check_plan(self.plan, self.out.schema, self.given, self.pipeline)
+            check_streaming(self.spark, self.pipeline, shape(self.plan))
+
+
 def check(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     """The flattened output over empty frames; raises at the author's line where the contract does not hold."""
-    kind = kind_of(pipeline)
+    definition = Definition(spark, pipeline)
+    definition.check()
+    return definition.rows
+
+
+@contextmanager
+def blamed_on_author(pipeline: Pipeline) -> Iterator[None]:
+    """What Spark complains of is the author's; also where it works a constant out long after the function has ended."""
     try:
-        frames = kind.empty(spark)
-        with forbidden_actions(pipeline):
-            out = pipeline.function(*frames)
-        rows = kind.flattened(out)
-        plan = plan_of(out, frames)
-        check_plan(plan, out.schema, frames, pipeline)
-        check_streaming(spark, pipeline, shape(plan))
+        yield
     except TallyError:
         raise
-    except Exception as error:  # also where Spark works a constant out, long after the function has ended
+    except Exception as error:
         raise author_error(error, pipeline) from None
-    return rows
 
 
 def check_streaming(spark: SparkSession, pipeline: Pipeline, expected: list[str]) -> None:
@@ -79,7 +113,7 @@ def check_streaming(spark: SparkSession, pipeline: Pipeline, expected: list[str]
     check_times(spark, plan, pipeline)
     if any(node.kind == "EventTimeWatermark" for node in plan_of(out, given).walk()):
         refuse(pipeline, "the function sets a watermark of its own", "say it in the topic: lateness=...")
-    if shape(plan_of(pipeline.function(*given), given)) != expected:
+    if shape(plan_of(called(pipeline, given), given)) != expected:
         cure = "let the plan follow from nothing but the frames that it is given"
         refuse(pipeline, "the function does something else the second time, or over a stream", cure)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame
 from tally.base.errors import DefinitionError
 from tally.catalog.spec import Pipeline
 
+# Nothing is below these: each question to the JVM takes a tenth of a millisecond, and there are thousands.
+LEAVES = {"AttributeReference", "Literal"}
 GIVEN = "Given"  # a frame that the engine handed to the function
 
 
@@ -24,8 +26,8 @@ class Expression:
     kind: str
     below: tuple[Expression, ...]
     id: int | None
-    line: str | None
     jvm: Any = field(compare=False)
+    line: Callable[[], str | None] = field(compare=False)  # file:line of the call in Python that made it, where known
 
     def walk(self) -> Iterator[tuple[Expression, Expression | None]]:
         """Each expression from here down, with the one above it."""
@@ -64,7 +66,7 @@ class Node:
     @cached_property
     def expressions(self) -> tuple[Expression, ...]:
         """None for a frame of the engine's own."""
-        return tuple(expression_of(one, None) for one in items(self.jvm.expressions())) if self.given is None else ()
+        return tuple(expression_of(one) for one in items(self.jvm.expressions())) if self.given is None else ()
 
     @cached_property
     def output(self) -> tuple[tuple[str, int], ...]:
@@ -103,21 +105,22 @@ def node_of(jvm: Any, given: Sequence[Any]) -> Node:
     return Node(kind=str(jvm.nodeName()), below=below, jvm=jvm)
 
 
-def expression_of(jvm: Any, line: str | None) -> Expression:
+def expression_of(jvm: Any, line_above: Callable[[], str | None] = lambda: None) -> Expression:
     kind = str(jvm.getClass().getSimpleName())
-    line = line_of(jvm) or line
-    named = kind in ("AttributeReference", "Alias")
+
+    def line() -> str | None:
+        return line_of(jvm) or line_above()
+
     return Expression(
         kind=kind,
-        below=tuple(expression_of(one, line) for one in items(jvm.children())),
-        id=int(jvm.exprId().id()) if named else None,
-        line=line,
+        below=() if kind in LEAVES else tuple(expression_of(one, line) for one in items(jvm.children())),
+        id=int(jvm.exprId().id()) if kind in ("AttributeReference", "Alias") else None,
         jvm=jvm,
+        line=line,
     )
 
 
 def line_of(jvm: Any) -> str | None:
-    """file:line of the call in Python that made an expression, where Spark knows it."""
     context = jvm.origin().pysparkErrorContext()
     return str(context.get()._2()) if context.isDefined() else None
 
@@ -132,8 +135,8 @@ def refuse(
 def where_of(pipeline: Pipeline, at: Expression | None) -> str:
     """The author's file:line of an expression where that stands in the catalogue, else the pipeline's."""
     folder = Path(pipeline.file).parents[1]
-    mine = at is not None and at.line is not None and Path(at.line).is_relative_to(folder)
-    return str(at.line) if at is not None and mine else pipeline.where
+    line = at.line() if at is not None else None
+    return line if line is not None and Path(line).is_relative_to(folder) else pipeline.where
 
 
 def items(sequence: Any) -> list[Any]:

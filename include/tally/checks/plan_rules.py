@@ -73,10 +73,9 @@ def check_steady(expression: Expression, pipeline: Pipeline) -> None:
     """Refuse what is another value at another time, or each time it is worked out."""
     steady = bool(expression.jvm.deterministic())
     for one, _ in expression.walk():
-        name = str(one.jvm.prettyName()) if hasattr(one.jvm, "prettyName") else one.kind
         text = clock_word(one)
         if one.kind in CLOCKS or text:
-            refuse(pipeline, f"the function reads the clock or chance: {text or name + '()'}", AT_ANY_TIME, one)
+            refuse(pipeline, f"the function reads the clock or chance: {text or call(one)}", AT_ANY_TIME, one)
         if takes_today(one):
             cure = 'name the format: F.to_timestamp(x, "yyyy-MM-dd HH:mm:ss"), or F.try_to_timestamp with one'
             refuse(
@@ -85,7 +84,12 @@ def check_steady(expression: Expression, pipeline: Pipeline) -> None:
         if one.kind in SUBQUERIES:
             refuse(pipeline, "the function asks a subquery", "join the topics", one)
         if not steady and not one.jvm.deterministic() and all(child.jvm.deterministic() for child in one.below):
-            refuse(pipeline, f"the function reads the clock or chance: {name}()", AT_ANY_TIME, one)
+            refuse(pipeline, f"the function reads the clock or chance: {call(one)}", AT_ANY_TIME, one)
+
+
+def call(one: Expression) -> str:
+    """An expression as SQL has it."""
+    return f"{one.jvm.prettyName()}()"
 
 
 def clock_word(one: Expression) -> str:

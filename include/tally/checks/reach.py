@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from tally.base.duration import millis
 from tally.catalog.spec import Pipeline
-from tally.checks.plan import refuse
+from tally.checks.plan import items, refuse
 
 # Any instant: how far below it Spark lets go of the other side's events is what is asked.
 INSTANT = 1_767_600_000_000
@@ -40,7 +40,7 @@ def check_reach(spark: SparkSession, plan: Any, pipeline: Pipeline) -> None:
 
 def joins(plan: Any) -> list[Any]:
     """The joins of two streams in a plan."""
-    below = [plan.children().apply(at) for at in range(plan.children().size())]
+    below = items(plan.children())
     mine = [plan] if plan.nodeName() == "Join" and all(child.isStreaming() for child in below) else []
     return mine + [join for child in below for join in joins(child)]
 

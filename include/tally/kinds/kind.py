@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from tally.catalog.ranges import Range
 from tally.catalog.spec import Pipeline
 from tally.control.ledger import MicroBatch
+from tally.kinds.frames import called
 from tally.sources.archived import Versions
 
 # What Spark compares with the watermark before an event reaches any state: its own time, its window's end, or nothing.
@@ -75,7 +76,7 @@ class Kind(ABC):
     def applied(self, frames: Sequence[DataFrame]) -> DataFrame:
         """The function's rows over bounded frames of events, of which it sees the topics' own columns only."""
         bare = [frame.select(*topic.columns) for frame, topic in zip(frames, self.pipeline.reads, strict=True)]
-        return self.flattened(self.pipeline.function(*self.bounded(bare)))
+        return self.flattened(called(self.pipeline, self.bounded(bare)))
 
     def empty(self, spark: SparkSession) -> list[DataFrame]:
         """What the function gets where there is no event: to see by it what the function does."""
@@ -113,7 +114,7 @@ class Kind(ABC):
 
     def late_rule(self, spark: SparkSession) -> LateRule:
         """What makes an event late in the stream: of one topic, the first thing in its plan that has a watermark."""
-        plan = str(self.pipeline.function(*self.empty(spark))._jdf.queryExecution().analyzed().toString())
+        plan = str(called(self.pipeline, self.empty(spark))._jdf.queryExecution().analyzed().toString())
         if self.pipeline.reads[0].unique or "Deduplicate" in plan:
             return "event"
         return "window" if "Aggregate" in plan else "none"

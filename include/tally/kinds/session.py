@@ -16,7 +16,7 @@ from tally.base.duration import millis, spark_interval
 from tally.base.settings import settings
 from tally.catalog.ranges import Range, ceil, merge
 from tally.kinds.fates import accepted
-from tally.kinds.frames import bare, flatten, timed, unmarked
+from tally.kinds.frames import bare, called, flatten, timed, unmarked
 from tally.kinds.groups import follow_groups
 from tally.kinds.kind import History, Kind, Numbers, Scope
 from tally.kinds.session_replay import walk
@@ -44,7 +44,7 @@ class Sessions(Kind):
         return [unmarked(*self.bounded([timed(frame, topic)]), topic.event_time)]
 
     def streamed(self, frames: Sequence[DataFrame]) -> DataFrame:
-        return self.flattened(self.pipeline.function(*frames))
+        return self.flattened(called(self.pipeline, frames))
 
     def flattened(self, out: DataFrame) -> DataFrame:
         # Spark pushes a filter on a session's bounds below its aggregation, where it cuts off events and chooses no

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from tally.base.duration import millis, spark_interval
 from tally.catalog.ranges import Range, ceil, event_ranges, events_of, floor, merge
-from tally.kinds.frames import bare, flatten, timed, unmarked
+from tally.kinds.frames import bare, called, flatten, timed, unmarked
 from tally.kinds.kind import History, Kind, Numbers, Scope
 from tally.sources.archived import Versions, events
 from tally.sources.ranged import in_ranges
@@ -37,7 +37,7 @@ class Windowed(Kind):
         return [unmarked(self.with_window(timed(frame, topic)), topic.event_time)]
 
     def streamed(self, frames: Sequence[DataFrame]) -> DataFrame:
-        return self.flattened(self.pipeline.function(*frames))
+        return self.flattened(called(self.pipeline, frames))
 
     def flattened(self, out: DataFrame) -> DataFrame:
         bounds = F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -54,7 +54,7 @@ class Template:
     """A plan that is one chain of nodes down to a leaf, to be put over other rows of the leaf's columns."""
 
     spark: SparkSession
-    columns: Mapping[str, Bound]  # of the leaf
+    bottom: Any  # the leaf's own plan
     types: Mapping[str, str]
     above: Sequence[Any]  # from the leaf upwards
 
@@ -69,10 +69,15 @@ class Template:
             node = node.children().apply(0)
         return cls(
             spark=out.sparkSession,
-            columns={str(one.name()): Bound.to(one) for one in items(leaf.output())},
+            bottom=leaf,
             types={field.name: field.dataType.simpleString() for field in given.schema.fields},
             above=tuple(reversed(above)),
         )
+
+    @cached_property
+    def columns(self) -> Mapping[str, Bound]:
+        """The leaf's."""
+        return {str(one.name()): Bound.to(one) for one in items(self.bottom.output())}
 
     def over(self, frame: DataFrame) -> DataFrame:
         """The same over another frame, by the names of its columns: it may have more, in any order.

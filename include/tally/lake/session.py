@@ -96,6 +96,8 @@ def spark_conf(run: Settings, memory: str, *, brief: bool = False) -> dict[str, 
         "spark.databricks.delta.properties.defaults.enableDeletionVectors": "false",
         # The default of 100 is less than four streams use: each micro-batch would compile its code anew (5 s, not 2).
         "spark.sql.codegen.cache.maxEntries": "5000",
+        # Told of authors' functions only: see `lines_told`.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         # Queries of one driver take turns task by task: first in, first out would let a heavy one starve the others.
         "spark.scheduler.mode": "FAIR",
         "spark.sql.streaming.stateStore.providerClass": f"{STREAMING}.state.HDFSBackedStateStoreProvider",

@@ -1,9 +1,9 @@
 """A pipeline's function in two: parts of its events that add up, and what finishes them; or why there are none."""
 
-from tally.parts.combine import combinable
+from tally.parts.combine import combinable, in_two
 from tally.parts.evaluate import Evaluation
 from tally.parts.merge import merged
 from tally.parts.rules import Refusal
 from tally.parts.split import Split
 
-__all__ = ["Evaluation", "Refusal", "Split", "combinable", "merged"]
+__all__ = ["Evaluation", "Refusal", "Split", "combinable", "in_two", "merged"]

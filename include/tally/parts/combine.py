@@ -9,7 +9,7 @@ from pyspark.sql.types import StructType
 
 from tally.base.errors import DefinitionError
 from tally.catalog.spec import Pipeline
-from tally.checks.plan import plan_of
+from tally.checks.definition import Definition
 from tally.checks.plan_rules import check_names, incomparable
 from tally.kinds import kind_of
 from tally.parts.rules import Refusal, refusal
@@ -21,6 +21,12 @@ IDS = re.compile(r"TINYINT|SMALLINT|INT|INTEGER|BIGINT|LONG|STRING|BINARY|DECIMA
 
 def combinable(pipeline: Pipeline, spark: SparkSession) -> Split | Refusal:
     """A good definition's function in two, or why the pipeline needs a query of its own."""
+    return in_two(Definition(spark, pipeline))
+
+
+def in_two(definition: Definition) -> Split | Refusal:
+    """The same of a definition that others look at, too."""
+    pipeline, spark = definition.pipeline, definition.spark
     kind = kind_of(pipeline)
     if kind.alone:
         return Refusal(pipeline=pipeline.name, reason=kind.alone, where=pipeline.where)
@@ -32,12 +38,10 @@ def combinable(pipeline: Pipeline, spark: SparkSession) -> Split | Refusal:
         if strange:
             apart = f"ids of type {strange[0]} are told apart in a query of its own"
             return Refusal(pipeline=pipeline.name, reason=apart, where=pipeline.where)
-    given = kind.empty(spark)
-    out = pipeline.function(*given)
-    refused = refusal(plan_of(out, given), given, pipeline)
+    refused = refusal(definition.plan, definition.given, pipeline)
     if refused:
         return refused
-    found = split(spark, out, given[0])
+    found = split(spark, definition.out, definition.given[0])
     reason = unstorable(found.schema, pipeline)
     return Refusal(pipeline=pipeline.name, reason=reason, where=pipeline.where) if reason else found
 

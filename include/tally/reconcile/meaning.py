@@ -14,6 +14,7 @@ from tally.catalog.fingerprint import ENGINE
 from tally.catalog.spec import Pipeline
 from tally.control import runs
 from tally.kinds import kind_of
+from tally.kinds.frames import called
 from tally.kinds.kind import LateRule
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def of(spark: SparkSession, pipeline: Pipeline) -> Meaning:
     from tally.reconcile.rows.made_of import measured
 
     kind = kind_of(pipeline)
-    out = kind.flattened(pipeline.function(*kind.empty(spark)))
+    out = kind.flattened(called(pipeline, kind.empty(spark)))
     names = list(floating(measures_of(out, pipeline)))
     return Meaning(
         late_rule=kind.late_rule(spark),

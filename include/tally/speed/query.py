@@ -12,7 +12,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tally.base.failpoints import failpoint
 from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
-from tally.checks.definition import check
+from tally.checks.definition import Definition
 from tally.control import leases
 from tally.kinds import kind_of
 from tally.lake import tables
@@ -43,7 +43,7 @@ def prepare(spark: SparkSession, pipeline: Pipeline, lease: leases.Lease) -> Rea
     healed = torn_files.heal(pipeline)
     stored = agreement.ensure(pipeline)
     remember_topics(pipeline)
-    check_definition(spark, stored)
+    check_definition(Definition(spark, pipeline), stored)
     rows = declared_rows(spark, pipeline)
     leave_harmed_log(spark, stored, healed)
     prepare_table(spark, pipeline, rows, lease)
@@ -52,21 +52,16 @@ def prepare(spark: SparkSession, pipeline: Pipeline, lease: leases.Lease) -> Rea
     return Ready(rows=rows, stored=stored, target=target)
 
 
-def prepare_shared(spark: SparkSession, pipeline: Pipeline, lease: leases.Lease) -> commit.Target:
+def prepare_shared(definition: Definition, lease: leases.Lease) -> commit.Target:
     """The same for one that shares its topic's stream: its table, and what is written to it."""
+    spark, pipeline = definition.spark, definition.pipeline
     healed = torn_files.heal(pipeline)
     stored = agreement.ensure(pipeline)
     remember_topics(pipeline)
-    check_definition(spark, stored)
-    kind = kind_of(pipeline)
+    check_definition(definition, stored)
     leave_harmed_log(spark, stored, healed)
-    prepare_table(spark, pipeline, kind.applied(nothing(spark, pipeline)), lease)
+    prepare_table(spark, pipeline, definition.rows, lease)
     return commit.Target(spark=spark, pipeline=pipeline, generation=stored.generation, lease=lease)
-
-
-def nothing(spark: SparkSession, pipeline: Pipeline) -> list[DataFrame]:
-    """A frame of no event for each topic."""
-    return [spark.createDataFrame([], topic.ddl) for topic in pipeline.reads]
 
 
 def remember_topics(pipeline: Pipeline) -> None:
@@ -75,10 +70,10 @@ def remember_topics(pipeline: Pipeline) -> None:
         kafka.check_identity(topic.name)
 
 
-def check_definition(spark: SparkSession, stored: StoredState) -> None:
+def check_definition(definition: Definition, stored: StoredState) -> None:
     """Refuse to begin what could not be reconciled later; a stream that has begun goes on."""
     if not (stored.mine or (stored.plans and not stored.shared)):
-        check(spark, stored.pipeline)
+        definition.check()
 
 
 def declared_rows(spark: SparkSession, pipeline: Pipeline) -> DataFrame:

@@ -12,6 +12,7 @@ from tally.base.errors import TallyError
 from tally.base.failpoints import failpoint
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline, Topic
+from tally.checks.definition import Definition
 from tally.control import incidents, leases, ledger, streams
 from tally.control.store import now_ms
 from tally.host import lock
@@ -149,8 +150,9 @@ class StreamRunner:
         keeper, lease = self.driver.keeper, self.writer.lease
         assert keeper is not None and lease is not None
         self.proven = False
-        if (split := sharing(keeper.spark, self.pipeline)) is not None:
-            target = queries.prepare_shared(keeper.spark, self.pipeline, lease)
+        definition = Definition(keeper.spark, self.pipeline)
+        if (split := sharing(definition)) is not None:
+            target = queries.prepare_shared(definition, lease)
             member = self.driver.topic_stream(self.pipeline.reads[0]).join(target, split, self.applied)
             return RunningQuery(member, self.pipeline, keeper.spark)
         ready = queries.prepare(keeper.spark, self.pipeline, lease)

@@ -12,6 +12,7 @@ from tally.catalog.ranges import Range
 from tally.catalog.spec import Pipeline, Topic
 from tally.kinds import kind_of
 from tally.kinds.fates import accepted
+from tally.kinds.frames import called
 from tally.reconcile.cut import Cut, Offsets
 from tally.reconcile.replay import copies, fate
 from tally.reconcile.replay.filtered import with_filtered
@@ -60,7 +61,7 @@ def replayed(cut: Cut, frames: Sequence[DataFrame], ranges: Sequence[Range]) -> 
     """The rows that the function gives for the events that the stream accepted, window by window."""
     kind = kind_of(cut.pipeline)
     given = kind.replayed([accepted(frame) for frame in frames], cut.history)
-    return in_ranges(kind.flattened(cut.pipeline.function(*given)), "window_start", ranges)
+    return in_ranges(kind.flattened(called(cut.pipeline, given)), "window_start", ranges)
 
 
 def restated(cut: Cut, frames: Sequence[DataFrame], ranges: Sequence[Range]) -> DataFrame:

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from tally.catalog.spec import Pipeline
 from tally.checks.plan import items
 from tally.kinds import kind_of
+from tally.kinds.frames import called
 
 PLACE = ("_partition", "_offset")
 
@@ -20,14 +21,14 @@ def filters(spark: SparkSession, pipeline: Pipeline) -> bool:
     if not kind.by_event:
         return False
     (given,) = kind.empty(spark)
-    before = before_aggregation(pipeline.function(given))
+    before = before_aggregation(called(pipeline, [given]))
     return before is not None and names(before).count("Filter") > names(analyzed(given)).count("Filter")
 
 
 def with_filtered(events: DataFrame, pipeline: Pipeline) -> DataFrame:
     """Events with `_filtered`: those that the function leaves out before it drops the columns that tell an event."""
     (given,) = kind_of(pipeline).bounded([events.select(*pipeline.reads[0].columns, *PLACE)])
-    placed = with_places(before_aggregation(pipeline.function(given)))
+    placed = with_places(before_aggregation(called(pipeline, [given])))
     if placed is None:
         return events.withColumn("_filtered", F.lit(False))
     kept = frame_of(placed, events.sparkSession)

@@ -12,6 +12,7 @@ from tally.checks.aggregates import ALWAYS_ROUNDED, SMOOTH
 from tally.checks.grouping import Lineage
 from tally.checks.plan import Expression, plan_of
 from tally.kinds import kind_of
+from tally.kinds.frames import called
 
 MadeOf = frozenset[tuple[int, str]]  # (number of the topic, column)
 FLOATING = {"DOUBLE", "FLOAT"}
@@ -29,7 +30,7 @@ def measured(spark: SparkSession, pipeline: Pipeline, names: Sequence[str]) -> l
     if not names:
         return []
     given = kind_of(pipeline).empty(spark)
-    plan = plan_of(pipeline.function(*given), given)
+    plan = plan_of(called(pipeline, given), given)
     lineage, columns = Lineage(plan, given), dict(plan.output)
     topics = list(enumerate(pipeline.reads))
     floating = {(at, column.name) for at, topic in topics for column in topic.schema if column.type in FLOATING}

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from tally.base.errors import AnswerIsNo
 from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
+from tally.checks.definition import Definition
 from tally.control import ledger
-from tally.parts import Split, combinable
+from tally.parts import Split, in_two
 from tally.speed import checkpoint
 
 
-def sharing(spark: SparkSession, pipeline: Pipeline) -> Split | None:
+def sharing(definition: Definition) -> Split | None:
     """The pipeline's function in two where its stream is shared; None where it has a query of its own."""
+    pipeline = definition.pipeline
     generation = checkpoint.generation(pipeline.name, pipeline.version)
     own = Path(f"{settings().checkpoint_root}/{pipeline.name}/{pipeline.version}/g{generation}")
     chosen = checkpoint.shared_topic(str(own))
     if chosen is None and not begins_shared(pipeline, own):
         return None
-    found = combinable(pipeline, spark)
+    found = in_two(definition)
     if isinstance(found, Split):
         if chosen is None:
             own.mkdir(parents=True, exist_ok=True)
