@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -54,7 +55,7 @@ def running(engine: Live, chosen: Sequence[Function], recorded: Path | None = No
 
 def started(engine: Live, chosen: Sequence[Function], recorded: Path | None = None) -> psutil.Process:
     command = engine.begin(chosen, recorded)
-    with Path(os.environ["TALLY_HOME"], f"{engine.name}.log").open("a") as log:
+    with log_of(engine).open("a") as log:
         return psutil.Popen(command.words, env=command.whole_env, stdout=log, stderr=log)
 
 
@@ -98,18 +99,25 @@ def follow(
             began = time.time()
             with running(engine, chosen, recorded) as process:
                 time.sleep(WARM_SECONDS)
-                spent, since, busy = spent_by(process), time.time(), meter.machine_seconds()
+                spent, since, elsewhere = spent_by(process), time.time(), meter.Elsewhere()
                 time.sleep(seconds)
-                took = time.time() - since
-                cores = (spent_by(process) - spent) / took
-                others = (meter.machine_seconds() - busy) / took - cores
+                used = spent_by(process) - spent
+                cores, others = used / (time.time() - since), elsewhere.cores(used)
                 peak = meter.held(process) + meter.held_below(process)
                 shop.close()
                 sales = read_back()
-                behind = caught_up(engine, chosen, sales)
-        told = {"cores": round(cores, 2), "peak_mb": round(peak / 2**20), "others_cores": round(others, 2)}
+                behind = shop.too_slow() or caught_up(engine, chosen, sales)
+        told = {"cores": round(cores, 2), "peak_mb": round(peak / 2**20), "others_cores": others}
         told |= lives(engine.commits(chosen), sales, began, since)
-        return told, behind or wrong_rows(sales, engine.rows(chosen), engine.batches(chosen), chosen)
+        wrong = behind or wrong_rows(sales, engine.rows(chosen), engine.batches(chosen), chosen)
+        if wrong:
+            print(log_of(engine).read_text()[-2000:], file=sys.stderr)
+        return told, wrong
+
+
+def log_of(engine: Live) -> Path:
+    """What the engine's processes say."""
+    return Path(os.environ["TALLY_HOME"], f"{engine.name}.log")
 
 
 def spent_by(process: psutil.Process) -> float:

@@ -42,9 +42,7 @@ class Cost:
 
 def run(command: Sequence[str], env: Mapping[str, str], folder: Path, patience: float) -> Cost:
     """Run a command in a folder of its own, where its words go; one that takes longer than `patience` is killed."""
-    file, broker = folder / "cost.json", broker_process()
-    before, began = machine_seconds(), time.time()
-    spent = cpu_of(broker)
+    file, elsewhere, began = folder / "cost.json", Elsewhere(), time.time()
     metered = [sys.executable, "-m", "bench.peers.meter", str(file), *command]
     with (folder / "stderr.log").open("w") as log:
         process = psutil.Popen(metered, env=dict(env), cwd=REPO, stderr=log, start_new_session=True)
@@ -53,12 +51,26 @@ def run(command: Sequence[str], env: Mapping[str, str], folder: Path, patience: 
                 process.wait(patience)
         finally:
             kill_all(process)
-    took = time.time() - began
     if not file.exists():
         return Cost(code=-9, began=began, ended=time.time(), marks={}, cpu_seconds=0, peak_mb=0, others_cores=0)
     told = json.loads(file.read_text())
-    others = machine_seconds() - before - (cpu_of(broker) - spent) - told["cpu_seconds"]
-    return Cost(**told, others_cores=round(max(0.0, others) / took, 2))
+    return Cost(**told, others_cores=elsewhere.cores(told["cpu_seconds"]))
+
+
+class Elsewhere:
+    """What the machine does, from when this is made, that is neither the engine nor its broker nor the bench."""
+
+    def __init__(self) -> None:
+        self.broker = broker_process()
+        self.began, self.before = time.monotonic(), self.seconds()
+
+    def seconds(self) -> float:
+        return machine_seconds() - cpu_of(self.broker) - time.process_time()
+
+    def cores(self, engine: float) -> float:
+        """Cores, given the CPU seconds of the engine in that time."""
+        spent = self.seconds() - self.before - engine
+        return round(max(0.0, spent) / (time.monotonic() - self.began), 2)
 
 
 def kill_all(top: psutil.Process) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 from bench.peers.functions import TOPIC, Function
 
 PARTITIONS = 4
+BEHIND_SECONDS = 5.0  # a busy machine lets the shop wait for some seconds; more is another rate than was asked for
 Batches = list[tuple[int, int, int]]  # partition, first offset, and the watermark that ruled what was late
 
 
@@ -21,7 +22,7 @@ class Shop:
     """Sells at a rate until it is closed: seconds of disorder, one sale in a hundred minutes late."""
 
     def __init__(self, rate: float) -> None:
-        self.rate, self.over = rate, threading.Event()
+        self.rate, self.over, self.behind = rate, threading.Event(), 0.0
         self.thread = threading.Thread(target=self.sell, daemon=True)
 
     def __enter__(self) -> Shop:
@@ -35,6 +36,10 @@ class Shop:
         """Returns once the broker has all that was sold."""
         self.over.set()
         self.thread.join()
+
+    def too_slow(self) -> str:
+        """A sentence where this machine could not sell at the rate; empty where it could."""
+        return f"sales are {self.behind:.0f} s behind their rate" if self.behind > BEHIND_SECONDS else ""
 
     def sell(self) -> None:
         from confluent_kafka import Producer
@@ -55,6 +60,7 @@ class Shop:
                 producer.poll(0)
             sent = due
             time.sleep(0.02)
+        self.behind = time.time() - began - sent / self.rate
         producer.flush(30)
 
 
