@@ -104,9 +104,9 @@ def batches(name: str) -> list[Batch]:
     Its log is short, and shorter where the clock jumps: what has left it was copied to the table of the ledger before.
     """
     from tally.catalog.load import catalogue
+    from tally.control import kept_ledger
     from tally.lake import delta
     from tally.speed import commit
-    from tally.speed.upkeep import ledger_table
 
     topic = SHAPES[name].topic
     found = []
@@ -118,7 +118,7 @@ def batches(name: str) -> list[Batch]:
             place = {"generation": words["generation"], "batch": words["batch"], "version": entry.version}
             found.append(Batch(ranges=ranges, shared=words["ids"] == "near", **place, **marks))
     known = {(batch.generation, batch.batch) for batch in found}
-    for kept in ledger_table.entries(catalogue().pipeline(name)):
+    for kept in kept_ledger.entries(catalogue().pipeline(name)):
         if (kept.generation, kept.batch) not in known:
             marks = {"late_watermark": kept.late_watermark, "watermark": kept.watermark}
             place = {"generation": kept.generation, "batch": kept.batch, "version": kept.delta_version}

@@ -17,7 +17,7 @@ from world import MINUTE, T0, World
 
 from tally.base.duration import from_millis
 from tally.base.errors import AnswerIsNo
-from tally.control import leases
+from tally.control import kept_ledger, leases
 from tally.kinds import kind_of
 from tally.lake import delta, tables
 from tally.reconcile import cut as cuts
@@ -179,9 +179,9 @@ def test_an_old_log_is_dropped_and_the_ledger_is_made_again_from_what_was_kept(
     keeper.tidy(spark, pipeline)
     assert entries(path) <= 2, "the newest commit, and perhaps a fold"
     assert world.table("speed", name) == rows == newest_by_spark(spark, world, name)
-    assert ledger_table.entries(pipeline) == before
+    assert kept_ledger.entries(pipeline) == before
     keeper.tidy(spark, pipeline)
-    assert ledger_table.entries(pipeline) == before, "nothing is kept twice"
+    assert kept_ledger.entries(pipeline) == before, "nothing is kept twice"
     monkeypatch.setenv("TALLY_CONTROL", f"sqlite:///{tmp_path / 'new.db'}")
     assert world.ledger(name) == []
     assert ledger_table.repair(pipeline) == len(before)

@@ -21,7 +21,8 @@ from test_negative_controls import reconcile, states
 from world import MINUTE, SECOND, Record, World
 
 from tally.base.settings import settings
-from tally.control import streams, tables
+from tally.control import ledger, streams, tables
+from tally.control.shares import stream_of
 from tally.control.store import store
 from tally.host.waiting import until
 from tally.speed import checkpoint
@@ -29,6 +30,7 @@ from tally.speed.driver import Driver
 from tally.speed.shared.member import Member
 from tally.speed.shared.missed import Missed
 from tally.speed.shared.topic_stream import FEW
+from tally.speed.upkeep import ledger_table
 
 PLAIN, WITH_IDS = ["tumbling_p", "hopping_p"], ["tumbling_u", "hopping_u"]
 NAMES = [*PLAIN, *WITH_IDS]
@@ -240,6 +242,31 @@ def test_one_whose_missing_micro_batches_nobody_knows_is_refused(begun: World) -
     (failed,) = Driver([second], until_caught_up=True).run()
     assert failed.pipeline == second and failed.field == "ledger" and "tally rebuild" in (failed.cure or "")
     assert begun.ledger(second) == []
+
+
+def test_the_ledger_has_each_micro_batch_once_and_is_made_again_from_what_the_tables_tell(begun: World) -> None:
+    begun.stream(*PLAIN)
+    before, count = [told_of(begun, name) for name in PLAIN], len(begun.ledger(PLAIN[0]))
+    (topic,) = begun.topics(PLAIN[0])
+    everywhere = [stream_of(topic), *((name, begun.pipeline(name).version) for name in PLAIN)]
+    assert [len(ledger.after(*place, 0, -1)) for place in everywhere] == [count, 0, 0]
+    with store().begin() as connection:
+        for table in (tables.ledger, tables.shares):
+            connection.execute(sa.delete(table))
+    assert [ledger_table.repair(begun.pipeline(name)) for name in PLAIN] == [count, 0]
+    assert [told_of(begun, name) for name in PLAIN] == before
+    assert [ledger_table.repair(begun.pipeline(name)) for name in PLAIN] == [0, 0]
+    begun.stream(*PLAIN)
+    assert [told_of(begun, name) for name in PLAIN] == before
+
+
+def told_of(world: World, name: str) -> list[tuple[object, ...]]:
+    """What the ledger tells of a pipeline's micro-batches, and of all of them."""
+    version, found = world.pipeline(name).version, world.ledger(name)
+    newest = ledger.newest(name, version)
+    assert found[-1] == newest and newest is not None and newest.delta_version > 0
+    told = [(b.pipeline, b.version, b.generation, b.batch, b.ranges, b.late_watermark, b.watermark) for b in found]
+    return [*told, (newest.delta_version, *ledger.applied(name, version))]
 
 
 def test_what_goes_wrong_for_one_pipeline_holds_up_no_other(begun: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ from tally.base.settings import settings
 from tally.catalog.load import catalogue
 from tally.control import ledger
 from tally.embedded.java import java
+from tally.lake import delta
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,10 @@ class Live(Protocol):
         ...
 
 
+def is_batch(commit: delta.Commit) -> bool:
+    return commit.words.get("kind") == "micro-batch"
+
+
 @dataclass(frozen=True, kw_only=True)
 class LiveTally:
     """`tally stream`, one driver for all."""
@@ -89,10 +94,12 @@ class LiveTally:
         return Command(words=words, env={**mine, "TALLY_JAVA_OPTIONS": profile.java_option(recorded)})
 
     def commits(self, functions: Sequence[Function]) -> dict[str, list[Commit]]:
-        return {
-            one.name: [Commit(at=batch.committed_at, ranges=batch.ranges[TOPIC]) for batch in self.entries(one)]
-            for one in functions
-        }
+        return {one.name: self.of_table(one) for one in functions}
+
+    def of_table(self, function: Function) -> list[Commit]:
+        """The commits of its own table, oldest first: from then on its rows can be read."""
+        found = map(ledger.from_commit, (one for one in delta.commits(str(self.log(function).parent)) if is_batch(one)))
+        return [Commit(at=one.committed_at, ranges=one.ranges[TOPIC]) for one in found if one.ranges.get(TOPIC)][::-1]
 
     def entries(self, function: Function) -> list[ledger.MicroBatch]:
         pipeline = catalogue().pipeline(function.name)

@@ -45,6 +45,10 @@ class AnswerIsNo(TallyError):
     exit_code = 1
 
 
+class NotAgain(AnswerIsNo):
+    """What would go the same way each time: nobody tries it again before a person has seen to it."""
+
+
 class DataLost(AnswerIsNo):
     """Offsets that something still needs are gone, or a topic is not the one it was."""
 

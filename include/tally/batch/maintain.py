@@ -1,5 +1,7 @@
 """Keeps Delta tables small: few files, and none that no version of the last week needs. Rows stay what they are.
 
+The control store is kept small too: of micro-batches of long ago it has one row a stream, and the lake the rest.
+
 Each table is worked on under its writer's lock. Speed tables are left alone: their one writer is the stream's driver.
 """
 
@@ -10,8 +12,12 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from tally.base.duration import millis, parse_duration
+from tally.base.failpoints import failpoint
 from tally.base.settings import settings
 from tally.catalog.load import catalogue
+from tally.control import kept_ledger, ledger
+from tally.control.store import now_ms
 from tally.host import lock
 from tally.lake import delta, memory
 from tally.lake.session import jvm_pid
@@ -25,6 +31,17 @@ class Target:
 
     table: tuple[str, ...]
     lock: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folded:
+    """Of a stream's ledger, how many rows the control store has no more: the lake has all of them."""
+
+    table: str
+    rows: int
+
+    def __str__(self) -> str:
+        return f"{self.table}: {self.rows} rows of old micro-batches left to the lake"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,9 +69,22 @@ def targets() -> Iterator[Target]:
 
 
 @memory.told(memory.BATCH)
-def maintain(spark: SparkSession) -> list[Tidied]:
-    """Compact and vacuum each table that is there; doing so again finds nothing to do."""
-    return [tidy(spark, target) for target in targets() if delta.table(settings().table(*target.table)) is not None]
+def maintain(spark: SparkSession) -> list[Tidied | Folded]:
+    """Compact and vacuum each table that is there, and fold the ledger; doing so again finds nothing to do."""
+    there = [target for target in targets() if delta.table(settings().table(*target.table)) is not None]
+    return [*(tidy(spark, target) for target in there), *fold_ledger()]
+
+
+def fold_ledger() -> Iterator[Folded]:
+    """One row in the control store for all old micro-batches of a generation; the lake is seen to have each of them."""
+    before = now_ms() - millis(parse_duration(settings().keep_ledger, field="TALLY_KEEP_LEDGER"))
+    for name, version, generation in ledger.generations():
+        edges, stream = ledger.old(name, version, generation, before), kept_ledger.Named(name, version)
+        if edges is None or edges[0] == edges[1] or not kept_ledger.has(stream, generation, *edges):
+            continue
+        failpoint("maintain.before_fold_ledger")
+        yield Folded(table=kept_ledger.path(stream), rows=ledger.fold(name, version, generation, edges[1]))
+        failpoint("maintain.after_fold_ledger")
 
 
 def tidy(spark: SparkSession, target: Target) -> Tidied:

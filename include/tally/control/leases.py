@@ -99,11 +99,27 @@ def beat(lease: Lease) -> bool:
 
 def check(lease: Lease) -> None:
     """Raise Fenced unless the lease is still this one."""
+    for fenced in lost([lease]).values():
+        raise fenced
+
+
+def lost(held: Iterable[Lease]) -> dict[str, Fenced]:
+    """By its name, each of these leases that is another's now, and what is to be said of it; asked once for all."""
+    mine = {lease.name: lease for lease in held}
     with store().connect() as connection:
-        row = connection.execute(sa.select(leases).where(leases.c.name == lease.name)).first()
-    if row is None or (row.epoch, row.held) != (lease.epoch, True):
-        who = f"process {row.pid} on {row.host}" if row is not None else "another driver"
-        raise Fenced(f"{who} writes this table now: nothing was written", field=lease.name, cure="leave it the stream")
+        found = connection.execute(sa.select(leases).where(leases.c.name.in_(mine)))
+        now = {str(row.name): row for row in found}
+    gone = [name for name, lease in mine.items() if not still(lease, now.get(name))]
+    return {name: fenced(name, now.get(name)) for name in gone}
+
+
+def still(lease: Lease, row: sa.Row[tuple[object, ...]] | None) -> bool:
+    return row is not None and (row.epoch, row.held) == (lease.epoch, True)
+
+
+def fenced(name: str, row: sa.Row[tuple[object, ...]] | None) -> Fenced:
+    who = f"process {row.pid} on {row.host}" if row is not None else "another driver"
+    return Fenced(f"{who} writes this table now: nothing was written", field=name, cure="leave it the stream")
 
 
 def release(lease: Lease) -> None:

@@ -15,7 +15,8 @@ topics = Table(
     Column("seen_at", BigInteger, nullable=False),
 )
 
-# One row a micro-batch, copied from its Delta commit's userMetadata, which is the truth.
+# One row a micro-batch, copied from its Delta commit's userMetadata, which is the truth; of a topic's stream, one for
+# all pipelines that share it.
 ledger = Table(
     "ledger",
     metadata,
@@ -30,6 +31,21 @@ ledger = Table(
     Column("delta_version", BigInteger, nullable=False),
     Column("committed_at", BigInteger, nullable=False),
     Column("ids", String(8), nullable=False, server_default="held"),  # how copies of an id were told apart
+    Column("first", BigInteger),  # of a row that stands for all up to it, which the lake keeps: the first of them
+)
+
+# How far a pipeline has come in its topic's stream; the newest commit of its table is the truth.
+shares = Table(
+    "shares",
+    metadata,
+    Column("pipeline", String(128), primary_key=True),
+    Column("version", String(32), primary_key=True),
+    Column("generation", Integer, nullable=False),
+    Column("topic", String(249), nullable=False),
+    Column("batch", BigInteger, nullable=False),  # the newest micro-batch that its table holds
+    Column("rows", BigInteger, nullable=False),  # that all of them wrote
+    Column("delta_version", BigInteger, nullable=False),  # of the newest one
+    Column("committed_at", BigInteger, nullable=False),  # of the newest one
 )
 
 # One row an archive commit: what its words say, as of the newest contract. The words are the truth.

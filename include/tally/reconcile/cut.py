@@ -101,13 +101,14 @@ def find(pipeline: Pipeline, late_rule: LateRule, filters: bool) -> Cut:
             cure=f"tally batch {pipeline.name} --from T --to T, then reconcile again",
         )
     path = commit.path(pipeline)
-    travels = last.committed_at > now_ms() - short_log.KEPT_MS // 2
+    recent = last.committed_at > now_ms() - short_log.KEPT_MS // 2
+    made = commit.version_of(pipeline, last) if recent else None
     return Cut(
         pipeline=pipeline,
         batches=[last],
         stated=stated,
-        speed_version=delta.standing(path, "micro-batch", last.delta_version) if travels else delta.version(path),
-        travels=travels,
+        speed_version=delta.version(path) if made is None else delta.standing(path, "micro-batch", made),
+        travels=made is not None,
         batch_version=delta.standing(restate.path(pipeline), "restate", stated.delta_version),
         filters=filters,
         late_rule=late_rule,

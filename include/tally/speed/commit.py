@@ -15,7 +15,7 @@ from tally.base.errors import AnswerIsNo
 from tally.base.failpoints import failpoint
 from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
-from tally.control import leases, ledger
+from tally.control import leases, ledger, shares
 from tally.lake import delta, inside_delta, tables
 from tally.sources.frames import partition_date
 from tally.speed import checkpoint, partition_order
@@ -90,9 +90,29 @@ def append_arrow(rows: pa.Table, plan: checkpoint.Planned, target: Target, table
     failpoint("speed.after_commit")
     (entry,) = table.history(1)
     done = ledger.from_commit(delta.from_entry(entry))
-    ledger.record([done])
+    shares.advance(shared(done))
     failpoint("speed.after_ledger")
     return done
+
+
+def shared(done: ledger.MicroBatch) -> shares.Share:
+    """How far a pipeline is in its topic's stream by a micro-batch that its table holds."""
+    (topic,) = done.ranges
+    return shares.Share(
+        pipeline=done.pipeline, version=done.version, generation=done.generation, topic=topic, batch=done.batch,
+        rows=done.rows, delta_version=done.delta_version, committed_at=done.committed_at,
+    )  # fmt: skip
+
+
+def version_of(pipeline: Pipeline, batch: ledger.MicroBatch) -> int | None:
+    """The version of the table that a micro-batch's commit made; None where the log has forgotten it."""
+    if batch.delta_version >= 0:
+        return batch.delta_version
+    place = batch.generation, batch.batch
+    for one in delta.commits(path(pipeline)):
+        if one.words.get("kind") == "micro-batch" and (one.words["generation"], one.words["batch"]) == place:
+            return one.version
+    return None
 
 
 def check_follows(pipeline: Pipeline, before: ledger.MicroBatch | None, generation: int, batch: int) -> None:

@@ -77,6 +77,8 @@ class Driver:
                 self.host()
             finally:
                 self.stop_all()
+            for stream in self.topics.values():
+                stream.journal.close()
             streams.driver_ended(self.app)
         return self.broken + [runner.failed for runner in self.runners if runner.failed]
 

@@ -6,7 +6,7 @@ import logging
 import time
 from dataclasses import dataclass
 
-from tally.base.errors import AnswerIsNo, DataLost, DefinitionError, TallyError
+from tally.base.errors import AnswerIsNo, DataLost, DefinitionError, NotAgain, TallyError
 from tally.catalog.spec import Pipeline
 from tally.control import incidents, streams
 from tally.control.store import now_ms
@@ -82,7 +82,7 @@ class Tries:
             failures=self.failures,
             lost=lost,
             refused=refused,
-            gave_up=lost or (refused and self.failures >= REFUSALS),
+            gave_up=lost or isinstance(error, NotAgain) or (refused and self.failures >= REFUSALS),
             wait=wait,
         )
 

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import sqlalchemy as sa
-
 from tally.base.duration import from_millis, iso, millis, parse_duration
 from tally.base.errors import TallyError
 from tally.base.settings import settings
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.control import incidents, ledger, runs, seals, streams
-from tally.control.store import now_ms, store
-from tally.control.tables import ledger as batches
+from tally.control.store import now_ms
 from tally.host import driver_files
 from tally.sources import kafka
 from tally.supervise.policy import look
@@ -230,19 +227,9 @@ def broken(name: str, fault: TallyError) -> Status:
 
 def events_in(pipeline: Pipeline) -> int:
     """Records that the stream took from Kafka; a generation's micro-batches leave no offset out between them."""
-    mine = (batches.c.pipeline == pipeline.name) & (batches.c.version == pipeline.version)
-    bounds = (
-        sa.select(batches.c.generation, sa.func.min(batches.c.batch), sa.func.max(batches.c.batch))
-        .where(mine)
-        .group_by(batches.c.generation)
-    )
     total = 0
-    with store().connect() as connection:
-        for generation, first, last in connection.execute(bounds).all():
-            ranges = sa.select(batches.c.ranges).where(mine, batches.c.generation == generation)
-            oldest = connection.execute(ranges.where(batches.c.batch == first)).scalar_one()
-            newest = connection.execute(ranges.where(batches.c.batch == last)).scalar_one()
-            for topic, partitions in newest.items():
-                for partition, (begin, end) in partitions.items():
-                    total += end - oldest.get(topic, {}).get(partition, (begin, end))[0]
+    for oldest, newest in ledger.spans(pipeline.name, pipeline.version):
+        for topic, partitions in newest.ranges.items():
+            for partition, (begin, end) in partitions.items():
+                total += end - oldest.ranges.get(topic, {}).get(partition, (begin, end))[0]
     return total

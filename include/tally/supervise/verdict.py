@@ -94,7 +94,8 @@ def given_up(signs: Signs) -> Verdict | None:
         reason = said or "records are gone that it had not read"
         return Verdict(state="data_lost", reason=reason, next_step=f"{doctor}; log: {signs.log}")
     if state == "gave_up":
-        reason = f"given up after {signs.stream.get('failures', 0)} tries: {said}"
+        tries = int(signs.stream.get("failures", 0))
+        reason = f"given up after {tries} {'try' if tries == 1 else 'tries'}: {said}"
         return Verdict(state="failed", reason=reason, next_step=f"{doctor}; once that is mended: {again}")
     return None
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from tally.control import ledger
+from tally.control import kept_ledger, ledger
 from tally.control.ledger import MicroBatch
 from tally.lake import delta
 from tally.speed.upkeep import ledger_table
@@ -35,12 +35,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream of whose hundred micro-batches the log holds the last ten, and the kept ones all but five of these."""
     monkeypatch.setenv("TALLY_HOME", str(tmp_path))
     monkeypatch.delenv("TALLY_CONTROL", raising=False)
-    monkeypatch.setattr(ledger_table, "PART", 7)
+    monkeypatch.setattr(kept_ledger, "PART", 7)
     kept = [entry(batch) for batch in (*range(60, 95), *range(60), 10)]  # not in order, and one of them twice
     rows = [
         {n: getattr(one, n) for n in ledger_table.COLUMNS} | {"ranges": json.dumps(one.ranges)} for one in kept
     ]  # fmt: skip
-    write_deltalake(ledger_table.path(Named()), pa.Table.from_pylist(rows))  # type: ignore[arg-type]
+    write_deltalake(kept_ledger.path(Named()), pa.Table.from_pylist(rows))  # type: ignore[arg-type]
     log = [as_commit(entry(batch)) for batch in range(99, 89, -1)]
     monkeypatch.setattr(delta, "commits", lambda _: iter(log))
 

@@ -10,29 +10,23 @@ import pyarrow as pa
 from tally.base.duration import millis, parse_duration
 from tally.base.errors import AnswerIsNo
 from tally.base.settings import settings
-from tally.catalog.spec import Topic
-from tally.control import ledger
+from tally.control import leases, ledger
 from tally.control.ledger import NEAR, MicroBatch
+from tally.control.shares import GENERATION, stream_of
 from tally.sources import kafka
 from tally.speed import checkpoint
 from tally.speed.shared.events import Reading, identified, remembered
 from tally.speed.shared.ids import Ids
 from tally.speed.shared.inbox import Inbox
+from tally.speed.shared.journal import Journal
 from tally.speed.shared.member import Member
-
-GENERATION = 1
-
-
-def ledger_place(topic: Topic) -> tuple[str, str]:
-    """The name and version under which the ledger has the micro-batches of a topic's stream."""
-    return f"topic {topic.name}", "shared"
 
 
 class Missed:
     """The micro-batches of a topic so far, for pipelines whose tables lack some."""
 
-    def __init__(self, reading: Reading, inbox: Inbox) -> None:
-        self.reading, self.topic, self.inbox = reading, reading.topic, inbox
+    def __init__(self, reading: Reading, inbox: Inbox, journal: Journal) -> None:
+        self.reading, self.topic, self.inbox, self.journal = reading, reading.topic, inbox, journal
 
     def first(self, member: Member) -> int:
         """The first micro-batch that a pipeline's table lacks."""
@@ -58,12 +52,19 @@ class Missed:
         for one, watermark in zip(lacking, watermarks[1:], strict=True):
             if member.left:
                 return
-            totals = there.get(one.batch)
-            if totals is None:
+            if one.batch not in there:
                 ids = ids or self.ids_before(one, member)
-                totals = self.totals_again(member, one, ids)
-                self.inbox.take_late(one.batch, member.place, totals)
-            member.take(self.reading.session(totals.num_rows), totals, planned_again(one), watermark)
+            with self.journal.running(member.place, one.batch):
+                self.take(member, one, there.get(one.batch), ids, watermark)
+            self.journal.outlived(member.place, one.batch)
+
+    def take(self, member: Member, one: MicroBatch, totals: pa.Table | None, ids: Ids | None, watermark: int) -> None:
+        """Take a micro-batch for a pipeline, by what the inbox has of it, else by what it reads again."""
+        if totals is None:
+            totals = self.totals_again(member, one, ids)
+            leases.check(member.target.lease)
+            self.inbox.take_late(one.batch, member.place, totals)
+        member.take(self.reading.session(totals.num_rows), totals, planned_again(one), watermark)
 
     def totals_again(self, member: Member, one: MicroBatch, ids: Ids | None) -> pa.Table:
         """What an earlier micro-batch comes to for a pipeline, by the watermark and the ids that judged it."""
@@ -96,7 +97,7 @@ class Missed:
 
     def told(self, first: int, last: int, member: Member) -> list[MicroBatch]:
         """Micro-batches of the topic by the ledger, which must know all of them."""
-        found = ledger.read(*ledger_place(self.topic), GENERATION, first, last)
+        found = ledger.read(*stream_of(self.topic.name), GENERATION, first, last)
         if len(found) != last + 1 - first:
             raise AnswerIsNo(
                 f"it lacks micro-batches {first} to {last} of topic {self.topic.name}, "

@@ -11,7 +11,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from tally.base.settings import settings
 from tally.catalog.spec import Topic
 from tally.control import leases, ledger, streams
 from tally.control.ledger import NEAR, Ranges
+from tally.control.shares import GENERATION, stream_of
 from tally.control.store import now_ms
 from tally.parts import Split
 from tally.sources import kafka, ranges_source
@@ -37,8 +38,9 @@ from tally.speed.shared.clock import Clock
 from tally.speed.shared.events import FEW_ROWS, Judged, Reading
 from tally.speed.shared.ids import Ids
 from tally.speed.shared.inbox import FOLD_EVERY, Inbox, Taken
+from tally.speed.shared.journal import Journal
 from tally.speed.shared.member import Applied, Member
-from tally.speed.shared.missed import GENERATION, Missed, ledger_place
+from tally.speed.shared.missed import Missed
 from tally.speed.upkeep.keeper import Keeper
 
 log = logging.getLogger(__name__)
@@ -59,6 +61,7 @@ class TopicStream:
         self.keeper, self.topic, self.until_caught_up = keeper, topic, until_caught_up
         self.root = checkpoint.topic_root(topic.name)
         self.inbox = Inbox(topic.name, GENERATION)
+        self.journal = Journal(self.root, lambda name: int(streams.wanted(name)["restarts"]))
         self.members: list[Member] = []
         self.entering: list[Member] = []  # who follows the stream until they have what they missed
         self.query: StreamingQuery | None = None
@@ -69,7 +72,7 @@ class TopicStream:
         self.gain = Gain()
         self.turn = threading.Lock()  # held while a micro-batch is taken, and while the members change
         self.reading = Reading(keeper.spark, topic)
-        self.missed = Missed(self.reading, self.inbox)
+        self.missed = Missed(self.reading, self.inbox, self.journal)
         self.turn_to_compile, self.may_compile = threading.Lock(), True
         self.repair()
         self.ids = self.remembered()
@@ -80,7 +83,7 @@ class TopicStream:
 
     def repair(self) -> None:
         """Have the newest micro-batch in the ledger: a driver may have been killed before it told of it."""
-        newest, known = self.inbox.newest(), ledger.newest(*ledger_place(self.topic))
+        newest, known = self.inbox.newest(), ledger.newest(*stream_of(self.topic.name))
         if newest is not None and (known is None or known.batch < newest.batch):
             self.record(newest)
 
@@ -95,12 +98,14 @@ class TopicStream:
 
     def join(self, target: commit.Target, split: Split, applied: Applied) -> Member:
         """Let a pipeline take part; what it has missed it takes first, beside the others where that is much."""
+        self.journal.check(target.pipeline, self.topic.name)
         member = Member(self, target, split, applied, self.reading.shape)
         with self.turn:
             if self.until_caught_up or self.missed.count(member) <= FEW:
                 self.let_in(member)
                 return member
-        member.entering = threading.Thread(target=self.follow, args=(member,), name="catch up", daemon=True)
+        follow = inheritable_thread_target(self.spark)(self.follow)
+        member.entering = threading.Thread(target=follow, args=(member,), name="catch up", daemon=True)
         self.entering.append(member)
         member.entering.start()
         return member
@@ -111,6 +116,7 @@ class TopicStream:
 
     def follow(self, member: Member) -> None:
         """Have a pipeline follow the stream until it lacks little, and let it in then."""
+        self.spark.sparkContext.setJobGroup(job_group(member), f"{member.pipeline.name} takes what it missed")
         try:
             while not (self.over or member.left):
                 self.missed.catch_up(member)
@@ -128,6 +134,7 @@ class TopicStream:
         """Go on without a pipeline, after the micro-batch that runs; without any, end."""
         member.left = True
         if (follows := member.entering) is not None:
+            self.spark.sparkContext.cancelJobGroup(job_group(member))
             follows.join()
         with self.turn:
             self.members = [one for one in self.members if one is not member]
@@ -174,7 +181,7 @@ class TopicStream:
         )
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.topic.name)
         pace: dict[str, Any] = {"processingTime": f"{run.trigger_seconds} seconds"}
-        writer = ranges.writeStream.queryName(ledger_place(self.topic)[0]).option("checkpointLocation", self.root)
+        writer = ranges.writeStream.queryName(stream_of(self.topic.name)[0]).option("checkpointLocation", self.root)
         writer = writer.trigger(availableNow=True) if self.until_caught_up else writer.trigger(**pace)
         return writer.foreachBatch(self.apply).start()
 
@@ -188,7 +195,7 @@ class TopicStream:
             members = [one for one in self.members if one.error is None]
             self.may_compile = self.began
             taken, totals = self.taken(batch, members)
-            self.each(members, lambda one: self.write(one, totals.get(one.place), taken))
+            self.each(members, batch, lambda one: self.write(one, totals.get(one.place), taken))
             if batch and batch % min(FOLD_EVERY, settings().fold_after_batches or FOLD_EVERY) == 0:
                 self.fold(taken, members)
             self.show(taken, [one for one in members if one.error is None], time.monotonic() - began)
@@ -224,12 +231,11 @@ class TopicStream:
         with self.reading.valid(mine) as valid:
             found = self.reading.judged(valid, mine, self.ids, clock.watermark)
             after = clock.after(found.seen, self.waiting(ranges), millis(self.topic.lateness), idle_ms())
-            self.each(members, lambda one: self.total(one, found, clock, totals))
+            self.each(members, batch, lambda one: self.total(one, found, clock, totals))
         if found.brought is not None:
             totals[IDS] = found.brought
         taken = Taken(generation=GENERATION, batch=batch, ranges=ranges, late_watermark=clock.watermark, clock=after)
-        for member in members:
-            leases.check(member.target.lease)
+        self.leave_out(leases.lost(one.target.lease for one in members), members, totals)
         self.inbox.take(taken, totals)
         if self.ids is not None:
             self.ids.put(totals[IDS])
@@ -256,27 +262,42 @@ class TopicStream:
             self.missed.catch_up(member)
             return
         member.take(self.reading.session(totals.num_rows), totals, planned(taken), taken.clock.watermark)
+        self.journal.outlived(member.place, taken.batch)
         self.keeper.after(member.pipeline, taken.batch, member.target.lease)
         failpoint("shared.after_member")
 
-    def each(self, members: Sequence[Member], act: Callable[[Member], None]) -> None:
-        """Do it for each, some at a time; what goes wrong for one pipeline is its own: the others go on without it."""
+    def each(self, members: Sequence[Member], batch: int, act: Callable[[Member], None]) -> None:
+        """Do it for each, some at a time; what goes wrong for one pipeline is its own: the others go on without it.
+
+        Who may have ended a driver runs last, and alone.
+        """
 
         def guarded(member: Member) -> None:
             if member.error is not None:
                 return
             try:
-                act(member)
+                with self.journal.running(member.place, batch):
+                    act(member)
             except Exception as error:
                 member.error = error
 
         inherited = inheritable_thread_target(self.spark)(guarded)  # their jobs belong to this micro-batch
+        suspects = [one for one in members if self.journal.suspects(one.place)]
         with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="member") as pool:
-            list(pool.map(inherited, members))
+            list(pool.map(inherited, [one for one in members if one not in suspects]))
+        for member in suspects:
+            guarded(member)
+
+    def leave_out(self, lost: Mapping[str, leases.Fenced], members: Sequence[Member], totals: Totals) -> None:
+        """Go on without those whose tables others write now."""
+        for member in members:
+            if (fenced := lost.get(member.target.lease.name)) is not None:
+                member.error = fenced
+                totals.pop(member.place, None)
 
     def record(self, taken: Taken) -> None:
         """Tell the ledger of a micro-batch of the topic."""
-        name, version = ledger_place(self.topic)
+        name, version = stream_of(self.topic.name)
         entry = ledger.MicroBatch(
             pipeline=name, version=version, generation=taken.generation, batch=taken.batch, ranges=taken.ranges,
             late_watermark=taken.late_watermark, watermark=taken.clock.watermark, rows=0, delta_version=-1,
@@ -295,6 +316,11 @@ class TopicStream:
         if self.ids is not None:
             wholes[IDS] = self.ids.held()
         self.inbox.fold(taken, wholes)
+
+
+def job_group(member: Member) -> str:
+    """The jobs of a pipeline that takes what it missed."""
+    return f"{member.pipeline.name} {member.pipeline.version} {id(member)}"
 
 
 def planned(taken: Taken) -> checkpoint.Planned:

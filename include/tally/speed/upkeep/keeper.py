@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
-from tally.control import leases, ledger
+from tally.control import kept_ledger, leases, ledger
 from tally.control.store import now_ms
 from tally.lake import delta, tables
 from tally.speed import commit
@@ -68,10 +68,11 @@ class Keeper:
 
 def tidy(spark: SparkSession, pipeline: Pipeline) -> None:
     """All of it, for one pipeline; doing so again changes nothing."""
-    told = ledger_table.newest(pipeline)
-    uncopied = ledger.after(pipeline.name, pipeline.version, told.generation, told.batch, limit=1)
+    stream = ledger_table.stream_of(pipeline)
+    told = kept_ledger.newest(stream)
+    uncopied = ledger.after(stream.name, stream.version, told.generation, told.batch, limit=1)
     if uncopied and uncopied[0].committed_at < now_ms() - COPY_AFTER_MS:
-        ledger_table.keep(spark, pipeline)
+        ledger_table.keep(spark, stream)
     short_log.shorten(commit.path(pipeline))
     with tables.alone(commit.path(pipeline)):
         fold(spark, pipeline)
@@ -81,13 +82,21 @@ def tidy(spark: SparkSession, pipeline: Pipeline) -> None:
 
 def vacuum_when_due(spark: SparkSession, pipeline: Pipeline) -> bool:
     """Once a day, join the ledger table's files, and delete what folds and trims replaced more than a week ago."""
-    last = settings().home / "run" / f"vacuumed-{pipeline.name}-{pipeline.version}"
-    if last.exists() and time.time() - last.stat().st_mtime < DAY_SECONDS:
+    stream = ledger_table.stream_of(pipeline)
+    if due(f"ledger-{stream.name}-{stream.version}") and delta.table(kept_ledger.path(stream)) is not None:
+        spark.sql(f"OPTIMIZE delta.`{kept_ledger.path(stream)}`")
+        spark.sql(f"VACUUM delta.`{kept_ledger.path(stream)}` RETAIN 168 HOURS")
+    if not due(f"{pipeline.name}-{pipeline.version}"):
         return False
-    if last.exists():  # a table's first day has nothing that old
-        spark.sql(f"VACUUM delta.`{commit.path(pipeline)}` RETAIN 168 HOURS")
-        if delta.table(ledger_table.path(pipeline)) is not None:
-            spark.sql(f"OPTIMIZE delta.`{ledger_table.path(pipeline)}`")
-            spark.sql(f"VACUUM delta.`{ledger_table.path(pipeline)}` RETAIN 168 HOURS")
-    last.touch()
+    spark.sql(f"VACUUM delta.`{commit.path(pipeline)}` RETAIN 168 HOURS")
     return True
+
+
+def due(name: str) -> bool:
+    """Whether its last turn was a day ago; the first look at it begins the day: nothing of it is that old."""
+    last = settings().home / "run" / f"vacuumed-{name.replace(' ', '-')}"
+    began = not last.exists()
+    if not began and time.time() - last.stat().st_mtime < DAY_SECONDS:
+        return False
+    last.touch()
+    return not began

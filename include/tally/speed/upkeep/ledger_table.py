@@ -1,27 +1,27 @@
 """What a stream's table must remember for longer than its short log: the ledger's entries, and the days trimmed of it.
 
-Both lie in a small Delta table of their own, `ledger/<pipeline>/<version>`, written by the stream's driver only.
+Both lie in a small Delta table of their own, `ledger/<pipeline>/<version>`, written by the stream's driver only. The
+entries of a topic's stream lie in one such table, for all pipelines that share it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
 from datetime import date
+from itertools import chain, takewhile
 
 from pyspark.sql import SparkSession
 
 from tally.base.failpoints import failpoint
-from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
-from tally.control import ledger
-from tally.control.ledger import MicroBatch
+from tally.control import ledger, shares
+from tally.control.kept_ledger import Named, Stream, Told, newest, parts, path
+from tally.control.ledger import NEAR, MicroBatch
 from tally.lake import delta, tables
 from tally.speed import commit
 
-# Entries held in memory, and written in one transaction: seconds for which others wait for the control store.
-PART = 20_000
 COLUMNS = {
     "generation": "INT",
     "batch": "BIGINT",
@@ -35,25 +35,20 @@ COLUMNS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Told:
-    """What each commit of the table says: the last entry that is kept, and every day ever trimmed."""
-
-    generation: int = 0
-    batch: int = -1
-    trimmed: list[str] = field(default_factory=list)
-
-
-def path(pipeline: Pipeline) -> str:
-    return settings().table("ledger", pipeline.name, pipeline.version)
+def stream_of(pipeline: Pipeline) -> Stream:
+    """Where the ledger has the micro-batches of a pipeline's newest generation."""
+    share, last = shares.of(pipeline.name, pipeline.version), ledger.newest(pipeline.name, pipeline.version)
+    if share is None or last is None or last.generation > share.generation:
+        return pipeline
+    return Named(*shares.stream_of(share.topic))
 
 
-def keep(spark: SparkSession, pipeline: Pipeline) -> int:
+def keep(spark: SparkSession, stream: Stream) -> int:
     """Append the ledger's entries that the table lacks; the number of them."""
-    told = newest(pipeline)
-    missing = ledger.after(pipeline.name, pipeline.version, told.generation, told.batch)
+    told = newest(stream)
+    missing = ledger.after(stream.name, stream.version, told.generation, told.batch)
     if missing:
-        write(spark, pipeline, missing, replace(told, generation=missing[-1].generation, batch=missing[-1].batch))
+        write(spark, stream, missing, replace(told, generation=missing[-1].generation, batch=missing[-1].batch))
     return len(missing)
 
 
@@ -68,62 +63,58 @@ def will_trim(spark: SparkSession, pipeline: Pipeline, days: list[date]) -> None
     write(spark, pipeline, [], replace(told, trimmed=sorted({*told.trimmed, *map(str, days)})))
 
 
-def newest(pipeline: Pipeline) -> Told:
-    """What the table's newest commit says."""
-    found = delta.newest(path(pipeline), "ledger")
-    return Told(**{f.name: found.words[f.name] for f in fields(Told)}) if found else Told()
-
-
-def write(spark: SparkSession, pipeline: Pipeline, kept: list[MicroBatch], told: Told) -> None:
+def write(spark: SparkSession, stream: Stream, kept: list[MicroBatch], told: Told) -> None:
     """Append entries in a commit that says what is told from now on."""
     rows = [tuple(getattr(entry, name) for name in COLUMNS) for entry in kept]
     texts = [(generation, batch, json.dumps(ranges), *more) for generation, batch, ranges, *more in rows]
     frame = spark.createDataFrame(texts, ", ".join(f"{name} {kind}" for name, kind in COLUMNS.items())).coalesce(1)
     failpoint("speed.before_keeping")
     words = delta.words("ledger", **asdict(told))
-    tables.append(frame, path(pipeline), words, mergeSchema="true")  # of an older table, a column is missing
+    tables.append(frame, path(stream), words, mergeSchema="true")  # of an older table, a column is missing
     failpoint("speed.after_keeping")
 
 
-def parts(pipeline: Pipeline) -> Iterator[list[MicroBatch]]:
-    """Every entry that is kept, once, oldest first, some thousands at a time: a year of them is too long for a list."""
-    table = delta.table(path(pipeline))
-    if table is None:
-        return
-    last = (0, -1)
-    rows = table.to_pyarrow_table().sort_by([("generation", "ascending"), ("batch", "ascending")])
-    for some in rows.to_batches(PART):
-        found = []
-        for row in some.to_pylist():
-            if (row["generation"], row["batch"]) != last:
-                place = {"pipeline": pipeline.name, "version": pipeline.version}
-                told = {"ranges": json.loads(row["ranges"]), "ids": row.get("ids") or ledger.HELD}
-                found.append(ledger.from_row({**row, **place, **told}))
-            last = (row["generation"], row["batch"])
-        yield found
-
-
-def entries(pipeline: Pipeline) -> list[MicroBatch]:
-    """All of them, in the order in which the micro-batches ran."""
-    return [entry for part in parts(pipeline) for entry in part]
-
-
 def repair(pipeline: Pipeline) -> int:
-    """Copy into the ledger what it lacks, from Delta commits and from what was kept of older ones; the count of it.
+    """Copy into the ledger what it lacks, from Delta commits and from what was kept of older ones; the count of it."""
+    told = applied(pipeline)
+    last = next(told, None)
+    if last is None or last.ids != NEAR:
+        own = (one for one in chain([last] if last else [], told) if one.ids != NEAR)
+        return fill(pipeline, own)
+    known = shares.of(pipeline.name, pipeline.version)
+    ahead = list(takewhile(lambda one: known is None or one.batch > known.batch, chain([last], told)))
+    for one in reversed(ahead):
+        shares.advance(commit.shared(one))
+    stream = Named(*shares.stream_of(next(iter(last.ranges))))
+    return fill(stream, (of_topic(one, stream) for one in applied(pipeline)))
+
+
+def of_topic(one: MicroBatch, stream: Stream) -> MicroBatch:
+    """A pipeline's micro-batch as that of its topic's stream."""
+    place = replace(one, pipeline=stream.name, version=stream.version, generation=shares.GENERATION)
+    return replace(place, rows=0, delta_version=-1)
+
+
+def applied(pipeline: Pipeline) -> Iterator[MicroBatch]:
+    """The micro-batches of which the log of a pipeline's table tells, newest first."""
+    found = (one for one in delta.commits(commit.path(pipeline)) if one.words.get("kind") == "micro-batch")
+    return map(ledger.from_commit, found)
+
+
+def fill(stream: Stream, told: Iterable[MicroBatch]) -> int:
+    """The same for one stream, of whose newest micro-batches logs tell, newest first.
 
     Older ones go first, and in parts: a repair that is killed goes on where it was.
     """
-    reached, whole = ledger.unbroken(pipeline.name, pipeline.version)
-    missing, joined = dict[tuple[int, int], ledger.MicroBatch](), False
-    for found in delta.commits(commit.path(pipeline)):
-        if found.words.get("kind") == "micro-batch":
-            place = (found.words["generation"], found.words["batch"])
-            joined = whole and place[1] <= reached.get(place[0], -1)
-            if joined:
-                break
-            missing[place] = ledger.from_commit(found)
+    reached, whole = ledger.unbroken(stream.name, stream.version)
+    missing, joined = dict[tuple[int, int], MicroBatch](), False
+    for one in told:
+        joined = whole and one.batch <= reached.get(one.generation, -1)
+        if joined:
+            break
+        missing[one.generation, one.batch] = one
     count = len(missing)
-    for part in [] if joined else parts(pipeline):
+    for part in [] if joined else parts(stream):
         lacking = [entry for entry in part if entry.batch > reached.get(entry.generation, -1)]
         older = [entry for entry in lacking if (entry.generation, entry.batch) not in missing]
         ledger.record(older)
