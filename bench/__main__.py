@@ -18,6 +18,7 @@ from bench import (
     log,
     many,
     month,
+    open_windows,
     parts,
     proof,
     scattered,
@@ -40,6 +41,7 @@ MEASUREMENTS = {
     "imports": imports.measure,
     "hops": hops.measure,
     "parts": parts.measure,
+    "open_windows": open_windows.measure,
 }
 
 
@@ -56,6 +58,7 @@ def main() -> int:
     parser.add_argument("--pipelines", type=int, default=16, help="pipelines on one topic in one driver")
     parser.add_argument("--events", type=float, default=500.0, help="events a second for them")
     parser.add_argument("--many-seconds", type=float, default=90.0, help="how long they are looked at, once warm")
+    parser.add_argument("--open-groups", default="1000,10000,100000,1000000", help="numbers of open groups, by commas")
     parser.add_argument("--bids", type=int, default=200_000, help="events that a stream catches up on")
     parser.add_argument("--ways", default="own,shared", help="how many pipelines read their topic, by commas")
     parser.add_argument(

@@ -15,6 +15,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from tally.base.errors import NotAgain
 from tally.catalog.spec import Pipeline
 from tally.control.leases import Lease
 from tally.kinds import kind_of
@@ -118,6 +119,23 @@ def test_a_key_that_looks_like_the_window_is_none(
     batches = [[event(1), event(2)], [event(2), event(40)], [event(70)]]
     newest, direct = newest_and_direct(spark, declared, batches, written)
     assert newest == direct
+
+
+def test_more_open_groups_than_the_driver_has_room_for_end_its_part_and_say_the_way_out(
+    spark: SparkSession, written: list[pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TALLY_OPEN_GROUPS", "2")
+    declared = of(counted("window", "zone"))
+    with pytest.raises(NotAgain, match="hold 3 groups, more than the 2") as refused:
+        newest_and_direct(spark, declared, [[event(1), event(2)], [event(61)], [event(62)]], written)
+    assert "tally rebuild rows: its next generation has a query of its own" in str(refused.value.cure)
+    assert [rows.num_rows for rows in written] == [2, 1], "what was taken is in the table"
+    lease = Lease(name="speed/p/v1", epoch=1, sure=True)
+    target, reading = Target(spark=spark, pipeline=declared, generation=1, lease=lease), Reading(spark, EVENTS)
+    one = Member(Alone(), target, split_of(spark, declared), lambda _: None, reading.shape)
+    found = Judged(taken=reading.shaped.leaf(frame_of(spark, [event(1), event(2), event(61)])), offsets=3, seen={})
+    with pytest.raises(NotAgain):
+        one.restore([one.totals(spark, found, 0)], 0)
 
 
 def test_it_gets_on_as_the_stream_does_that_it_is_part_of(spark: SparkSession, written: list[pa.Table]) -> None:

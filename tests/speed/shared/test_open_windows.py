@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
+from tally.speed.shared import open_windows
 from tally.speed.shared.open_windows import OpenWindows
 
 T0 = datetime(2026, 1, 5, tzinfo=UTC)
@@ -79,6 +82,41 @@ def test_groups_of_which_none_is_there() -> None:
     assert held.of(rows((3, 1.0, 0)))["b0"].to_pylist() == [None]
     held.put(rows((3, 1.0, 9)))
     assert told(held.totals) == [(0, "1.0", 5), (3, "1.0", 9)]
+
+
+def test_any_order_of_changes_and_closings_is_what_a_dictionary_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_windows, "FEWEST", 3)
+    chance = random.Random(5)
+    for _ in range(40):
+        held, known, closed = OpenWindows(("g0", "g1"), "g0"), dict[tuple[int, str], int](), 0
+        for turn in range(25):
+            open_now = [(minute, float(key)) for minute in range(closed, closed + 3) for key in range(6)]
+            some = [(*group, turn) for group in chance.sample(open_now, chance.randrange(9))]
+            asked = [(*group, 0) for group in chance.sample(open_now, 5)]
+            assert held.of(rows(*asked))["b0"].to_pylist() == [known.get((at, str(key))) for at, key, _ in asked]
+            held.put(rows(*some))
+            known.update({(minute, str(key)): total for minute, key, total in some})
+            if chance.random() < 0.2:
+                closed += 1
+                held.close(int(T0.timestamp() * 1000) + closed * 60_000)
+                known = {group: total for group, total in known.items() if group[0] >= closed}
+            if chance.random() < 0.2:
+                assert told(held.totals) == sorted((*group, total) for group, total in known.items())
+            assert len(held) == len(known)
+
+
+def test_what_a_micro_batch_costs_does_not_grow_with_what_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It puts nothing together again that did not change, until a part of all has changed."""
+    held, settled = windows(*((0, float(key), key) for key in range(20_000))), list[int]()
+    real = OpenWindows.settle
+    held.settle()
+    monkeypatch.setattr(OpenWindows, "settle", lambda self: (settled.append(len(self)), real(self)))
+    for turn in range(49):
+        held.put(rows(*((0, float(key), turn) for key in range(turn * 100, turn * 100 + 100))))
+        held.close(0)
+    assert settled == []
+    held.put(rows(*((0, float(key), 1) for key in range(200))))
+    assert settled == [20_000]
 
 
 def test_nothing_is_there_of_anything_at_first() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -14,6 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming import StreamingQuery
 
+from tally.base.errors import NotAgain
+from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
 from tally.control.ledger import MicroBatch
 from tally.kinds import kind_of
@@ -101,6 +103,26 @@ class Member:
         self.applied(commit.append_arrow(rows, plan, self.target, self.table))
         self.open.put(totals)
         self.open.close(watermark)
+        self.check_size()
+
+    def restore(self, totals: Iterable[pa.Table], watermark: int) -> None:
+        """Begin with the totals that the inbox has, oldest first."""
+        self.open.restore(totals, watermark)
+        self.check_size()
+
+    def check_size(self) -> None:
+        """End its part in the stream before what it holds is too much for the driver's memory."""
+        if len(self.open) > (most := settings().open_groups):
+            name = self.pipeline.name
+            where = "where there is memory for some 500 bytes a group"
+            raise NotAgain(
+                f"its open windows hold {len(self.open):,} groups, more than the {most:,} that a pipeline may have in "
+                "the driver's memory where it shares its topic's stream",
+                pipeline=name,
+                field="TALLY_OPEN_GROUPS",
+                cure=f"tally rebuild {name}: its next generation has a query of its own; or, {where}, a higher "
+                f"TALLY_OPEN_GROUPS, and tally restart {name}",
+            )
 
     # What a runner asks a query.
 

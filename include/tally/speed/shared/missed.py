@@ -47,7 +47,7 @@ class Missed:
         lacking = self.told(first, newest.batch, member)
         watermarks = [one.late_watermark for one in lacking] + [newest.clock.watermark]
         rows = self.inbox.rows(*member.place)
-        member.open.restore([row.totals for row in rows if row.batch < first], watermarks[0])
+        member.restore([row.totals for row in rows if row.batch < first], watermarks[0])
         there, ids = {row.batch: row.totals for row in rows}, None
         for one, watermark in zip(lacking, watermarks[1:], strict=True):
             if member.left:
