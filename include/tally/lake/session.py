@@ -215,6 +215,17 @@ def exit_code(patience: float = 0.0) -> int | None:
     return code
 
 
+def answers() -> bool:
+    """Whether this process's JVM still answers."""
+    from pyspark import SparkContext
+
+    try:
+        SparkContext._jvm.java.lang.System.nanoTime()
+    except Exception:
+        return False
+    return True
+
+
 def jvm_pid(spark: SparkSession) -> int:
     """The process of the session's JVM."""
     jvm: Any = spark.sparkContext._jvm

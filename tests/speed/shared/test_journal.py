@@ -12,6 +12,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from tally.base.errors import NotAgain
+from tally.lake import session
 from tally.speed.shared import journal as journals
 from tally.speed.shared.journal import Journal
 
@@ -93,15 +94,23 @@ def test_a_restart_that_a_person_wished_for_is_another_chance(tmp_path: Path, mo
     assert refused(after(tmp_path, monkeypatch, restarts=1))
 
 
+def fails(journal: Journal, place: tuple[str, str], error: Exception) -> None:
+    with pytest.raises(type(error)), journal.running(place, 7):
+        raise error
+
+
 def test_who_failed_is_named_no_more_and_who_lost_the_jvm_still_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = Journal(str(tmp_path), lambda _: 0)
-    for place, error in ((GOOD, ArithmeticError("too large")), (BAD, Py4JNetworkError("no answer"))):
-        with pytest.raises(type(error)), one.running(place, 7):
-            raise error
-    assert after(tmp_path, monkeypatch).suspects(BAD)
-    assert not after(tmp_path, monkeypatch).suspects(GOOD)
+    one, silence = Journal(str(tmp_path), lambda _: 0), Py4JNetworkError("no answer")
+    fails(one, GOOD, ArithmeticError("too large"))
+    monkeypatch.setattr(session, "answers", lambda: True)
+    fails(one, GOOD, silence)
+    monkeypatch.setattr(session, "answers", lambda: False)
+    fails(one, BAD, silence)
+    fails(one, GOOD, silence)  # whoever runs in a JVM that has gone fails too
+    found = after(tmp_path, monkeypatch)
+    assert found.suspects(BAD) and not found.suspects(GOOD)
 
 
 def test_a_driver_that_ends_by_itself_leaves_no_suspects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

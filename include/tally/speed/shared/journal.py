@@ -19,7 +19,7 @@ from typing import Any
 
 from tally.base.errors import NotAgain
 from tally.catalog.spec import Pipeline
-from tally.lake import memory
+from tally.lake import memory, session
 
 log = logging.getLogger(__name__)
 # One death may be anybody's: a person's kill, a full machine. Who is met twice in one micro-batch is the cause of both.
@@ -45,6 +45,7 @@ class Journal:
         self.root.mkdir(parents=True, exist_ok=True)
         self.named: dict[Place, tuple[int, int]] = {}  # its micro-batch, and which wish for a restart it runs by
         self.wishes: dict[Place, int] = {}
+        self.over = False
         known, before = read(self.root / "suspicions"), read(self.root / "running")
         self.counted: str | None = known.get("counted")  # the last driver whose death was
         self.suspicions = {place_of(key): Suspicion(**one) for key, one in known.get("of", {}).items()}
@@ -75,18 +76,20 @@ class Journal:
 
     @contextmanager
     def running(self, place: Place, batch: int) -> Iterator[None]:
-        """Name a pipeline for as long as it runs; it stays named where the JVM went, for that is the driver's end."""
+        """Name a pipeline for as long as it runs. Once the JVM has gone, the driver has: what is written then stays."""
         self.name(place, batch)
         try:
             yield
         except BaseException as error:
-            if not memory.unanswered(error):
-                self.name(place, None)
+            self.over = self.over or (memory.unanswered(error) and not session.answers())
             raise
-        self.name(place, None)
+        finally:
+            self.name(place, None)
 
     def name(self, place: Place, batch: int | None) -> None:
         with self.guard:
+            if self.over:
+                return
             if batch is None:
                 self.named.pop(place, None)
             else:
@@ -102,8 +105,9 @@ class Journal:
     def close(self) -> None:
         """Say that this driver ends, and of nobody's doing."""
         with self.guard:
-            self.named.clear()
-            self.write()
+            if not self.over:
+                self.named.clear()
+                self.write()
 
     def suspects(self, place: Place) -> bool:
         """Whether it is to run while nobody else does, so that another death tells the one from the other."""
