@@ -29,7 +29,7 @@ ENGINES: tuple[Live, ...] = (LiveTally(shared=False), LiveTally(shared=True), Li
 # The first micro-batches compile their code; nobody lives on them.
 WARM_SECONDS = 45.0
 # What is left when the last sale is sent is read within some micro-batches, or the engine is far behind.
-CATCH_UP_SECONDS = 180.0
+CATCH_UP_SECONDS = 300.0
 STOP_SECONDS = 120.0
 
 
