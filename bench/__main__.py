@@ -60,7 +60,7 @@ def main() -> int:
     parser.add_argument("--many-seconds", type=float, default=90.0, help="how long they are looked at, once warm")
     parser.add_argument("--open-groups", default="1000,10000,100000,1000000", help="numbers of open groups, by commas")
     parser.add_argument("--bids", type=int, default=200_000, help="events that a stream catches up on")
-    parser.add_argument("--ways", default="own,shared", help="how many pipelines read their topic, by commas")
+    parser.add_argument("--ways", default="own,shared", help="own, shared; of many: flink")
     parser.add_argument(
         "--entries", type=int, default=172_800, help="entries of the long log: two days of a second each"
     )
