@@ -15,6 +15,8 @@ import oracle
 import pytest
 import sqlalchemy as sa
 import world as worlds
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from test_negative_controls import reconcile, states
@@ -104,8 +106,7 @@ def check(world: World, names: Sequence[str] = NAMES) -> None:
         assert [batch.batch for batch in entries] == list(range(len(entries)))
         assert [batch.late_watermark for batch in entries] == out.watermarks
         assert world.table("speed", name) == out.rows
-        history = DeltaTable(world.path("speed", name)).history()
-        assert sum("micro-batch" in commit.get("userMetadata", "") for commit in history) == len(entries)
+        assert commits(world, name) == len(entries)
     for pair in (PLAIN, WITH_IDS):
         one, other = (world.ledger(name) if name in names else [] for name in pair)
         assert [(b.batch, b.ranges, b.watermark) for b in one] == [(b.batch, b.ranges, b.watermark) for b in other]
@@ -173,6 +174,53 @@ def test_one_that_joins_later_takes_first_what_it_missed_as_it_was_judged(begun:
     assert begun.ledger(second) == []
     begun.stream(*pair)
     check(begun, pair)
+
+
+@pytest.mark.parametrize("pair", [pytest.param(PLAIN, id="without ids"), pytest.param(WITH_IDS, id="with ids")])
+def test_one_that_missed_much_takes_many_micro_batches_at_a_time(
+    begun: World, monkeypatch: pytest.MonkeyPatch, pair: list[str]
+) -> None:
+    """Each event is late, or a copy, as it was for the others; and one commit holds what is taken together."""
+    first, second = pair
+    begun.stream(first)
+    monkeypatch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", "60")
+    begun.stream(*pair)
+    one, other = (begun.ledger(name) for name in pair)
+    assert [(b.batch, b.ranges, b.late_watermark) for b in one] == [
+        (b.batch, b.ranges, b.late_watermark) for b in other
+    ]
+    out = told(begun, second)
+    assert out.watermarks == [batch.late_watermark for batch in other] and out.late
+    assert begun.table("speed", second) == out.rows
+    assert 1 < commits(begun, second) < commits(begun, first) / 3
+
+
+def test_one_that_joins_when_its_past_is_gone_begins_with_what_kafka_holds(
+    shared: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batch has the past, and each event that the stream never saw is accounted for."""
+    monkeypatch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", "20")
+    first, second = PLAIN
+    shared.produce(worlds.story(13, 80, shared.prefix, late=0.1) + worlds.flush(shared.prefix))
+    shared.stream(first)
+    shared.batch(second)
+    entries, (topic,) = shared.ledger(first), shared.topics(second)
+    middle = entries[len(entries) // 2]
+    gone = middle.ranges[topic][0][0] + 1  # one record of it
+    admin = AdminClient({"bootstrap.servers": settings().kafka})
+    next(iter(admin.delete_records([TopicPartition(topic, 0, gone)]).values())).result()
+    monkeypatch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", "1000")
+    shared.stream(first, second)
+    assert [batch.batch for batch in shared.ledger(second)] == list(range(middle.batch + 1, len(entries)))
+    found = reconcile(shared, second)
+    assert (found["unexplained"], found["verdict"]) == (0, "reconciled")
+    assert found["events"]["skipped"] > 0 and found["conservation"]["balanced"]
+
+
+def commits(world: World, name: str) -> int:
+    """How many commits of its table hold micro-batches."""
+    history = DeltaTable(world.path("speed", name)).history()
+    return sum("micro-batch" in commit.get("userMetadata", "") for commit in history)
 
 
 def test_one_that_was_away_meets_the_ids_that_were_there_before_it_came_back(

@@ -55,8 +55,9 @@ def read(
 def at_or_after(pipeline: str, version: str, generation: int, batch: int) -> MicroBatch | None:
     """A micro-batch by its number; where there is none, the next one of its generation."""
     for run in runs_of(pipeline, version):
-        query = run.query().where(run.generation == generation, ledger.c.batch >= batch)
-        if found := run.found(query.order_by(ledger.c.batch).limit(1), batch, batch):
+        wanted = max(batch, run.since)
+        query = run.query().where(run.generation == generation, ledger.c.batch >= wanted)
+        if found := run.found(query.order_by(ledger.c.batch).limit(1), wanted, wanted):
             return found[0]
     return None
 
@@ -121,7 +122,7 @@ def applied(pipeline: str, version: str) -> tuple[int, int]:
     with store().connect() as connection:
         number, rows = connection.execute(query).one()
     share = shares.of(pipeline, version)
-    return int(number) + (share.batch + 1 if share else 0), int(rows) + (share.rows if share else 0)
+    return int(number) + (share.batch + 1 - share.since if share else 0), int(rows) + (share.rows if share else 0)
 
 
 def unbroken(pipeline: str, version: str) -> tuple[dict[int, int], bool]:
@@ -210,10 +211,14 @@ class Run:
         """The pipeline's generation of a row."""
         return ledger.c.generation if self.share is None else sa.literal(self.share.generation)
 
+    @property
+    def since(self) -> int:
+        return self.share.since if self.share is not None else 0
+
     def rows(self) -> list[Any]:
         """What all of its rows have in common."""
         mine = [ledger.c.pipeline == self.name, ledger.c.version == self.version]
-        return mine if self.share is None else [*mine, self.share.batch >= BEGINS]
+        return mine if self.share is None else [*mine, self.share.batch >= BEGINS, ledger.c.batch >= self.since]
 
     def query(self) -> Any:
         return sa.select(ledger).where(*self.rows())
@@ -227,7 +232,7 @@ class Run:
                 found.append(row)
                 continue
             to = min(row.batch, newest)
-            kept = kept_ledger.some(self, row.generation, max(row.first, first) if first >= 0 else to, to)
+            kept = kept_ledger.some(self, row.generation, max(row.first, first, self.since) if first >= 0 else to, to)
             found += [self.mine(one) for one in kept]
         return found
 

@@ -61,4 +61,5 @@ def from_commit(commit: delta.Commit) -> MicroBatch:
         delta_version=commit.version,
         committed_at=commit.timestamp or now_ms(),
         ids=words.get("ids", HELD),
+        first=words.get("first"),
     )

@@ -26,6 +26,7 @@ class Share:
     rows: int
     delta_version: int
     committed_at: int
+    since: int = 0  # the first micro-batch in which it took part
 
 
 def stream_of(topic: str) -> tuple[str, str]:

@@ -46,6 +46,7 @@ shares = Table(
     Column("rows", BigInteger, nullable=False),  # that all of them wrote
     Column("delta_version", BigInteger, nullable=False),  # of the newest one
     Column("committed_at", BigInteger, nullable=False),  # of the newest one
+    Column("since", BigInteger, nullable=False, server_default="0"),  # the first one in which it took part
 )
 
 # One row an archive commit: what its words say, as of the newest contract. The words are the truth.

@@ -23,6 +23,8 @@ class Planned:
     late_watermark: int
     watermark: int
     ids: str = HELD
+    first: int | None = None  # where it is several that are taken as one: the number of the first
+    since: int = 0  # the first one of its topic's stream in which the pipeline took part
 
 
 # In the folder of a generation that shares its topic's stream: the topic's name.

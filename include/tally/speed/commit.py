@@ -89,18 +89,19 @@ def append_arrow(rows: pa.Table, plan: checkpoint.Planned, target: Target, table
     tables.append_arrow(rows, table, delta.words("micro-batch", **words))
     failpoint("speed.after_commit")
     (entry,) = table.history(1)
-    done = ledger.from_commit(delta.from_entry(entry))
-    shares.advance(shared(done))
+    found = delta.from_entry(entry)
+    shares.advance(shared(found))
     failpoint("speed.after_ledger")
-    return done
+    return ledger.from_commit(found)
 
 
-def shared(done: ledger.MicroBatch) -> shares.Share:
-    """How far a pipeline is in its topic's stream by a micro-batch that its table holds."""
+def shared(found: delta.Commit) -> shares.Share:
+    """How far a pipeline is in its topic's stream by a commit of its table."""
+    done, since = ledger.from_commit(found), int(found.words.get("since", 0))
     (topic,) = done.ranges
     return shares.Share(
         pipeline=done.pipeline, version=done.version, generation=done.generation, topic=topic, batch=done.batch,
-        rows=done.rows, delta_version=done.delta_version, committed_at=done.committed_at,
+        rows=done.rows, delta_version=done.delta_version, committed_at=done.committed_at, since=since,
     )  # fmt: skip
 
 
@@ -144,6 +145,8 @@ def as_words(plan: checkpoint.Planned, pipeline: Pipeline, generation: int) -> d
         "late_watermark": plan.late_watermark,
         "watermark": plan.watermark,
         "ids": plan.ids,
+        **({} if plan.first is None else {"first": plan.first}),
+        **({"since": plan.since} if plan.since else {}),
     }
 
 

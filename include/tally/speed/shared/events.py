@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StructType, TimestampType
 
 from tally.catalog.spec import Topic
-from tally.control.ledger import MicroBatch
 from tally.lake.inside_spark import Template
 from tally.lake.session import interpreting
 from tally.sources.frames import bounded_records
 from tally.sources.records.decode import are_many, decode
 from tally.speed.shared.clock import Seen
 from tally.speed.shared.ids import Ids
+from tally.speed.shared.spans import Span, numbers
 
 PLACE = ("_partition", "_offset")
 # Up to so many offsets a micro-batch is one partition: what each pipeline makes of it takes one task, and no exchange.
@@ -129,12 +128,9 @@ def without(events: DataFrame, places: pa.Table) -> DataFrame:
     return events.join(F.broadcast(left_out), [*PLACE], "left_anti")
 
 
-def remembered(found: pa.Table, batches: Iterable[MicroBatch], topic: str) -> pa.Table:
+def remembered(found: pa.Table, span: Span) -> pa.Table:
     """Of identified events those that were not late in the micro-batch that held them, as ids are remembered."""
-    kept = np.zeros(found.num_rows, dtype=bool)
     partitions, offsets, times = (found[name].to_numpy() for name in (*PLACE, "_time"))
-    for batch in batches:
-        for partition, (start, to) in batch.ranges[topic].items():
-            held = (partitions == partition) & (offsets >= start) & (offsets < to)
-            kept |= held & (times > batch.late_watermark * 1000)
+    held = numbers(span.edges(), partitions, offsets)
+    kept = (held >= 0) & (times > span.late()[held] * 1000)
     return found.filter(pa.array(kept)).select(["_id", "_time"])

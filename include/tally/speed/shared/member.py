@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tally.base.errors import NotAgain
 from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
+from tally.control import shares
 from tally.control.ledger import MicroBatch
 from tally.kinds import kind_of
 from tally.lake.inside_spark import Template
@@ -63,6 +65,8 @@ class Member:
         self.compiled = False  # its plans over events
         self.error: Exception | None = None
         self.left = False
+        # The first micro-batch in which it takes part, once that is known.
+        self.since = known.since if (known := shares.of(*self.place)) is not None else None
         self.began_at = time.monotonic()
         self.entering: threading.Thread | None = None  # while it takes what it missed, beside the others
 
@@ -79,7 +83,15 @@ class Member:
     def totals(self, spark: SparkSession, found: Judged, late_watermark: int) -> pa.Table:
         """The groups that the events of a micro-batch change, with all that is in them now; late ones change none."""
         taking = self.taking_few if found.small else self.taking
-        new = open_ones(self.gathered(taking.on(found.taken, spark)), self.open.window, late_watermark)
+        new = self.gathered(taking.on(found.taken, spark))
+        return self.with_held(open_ones(new, self.open.window, late_watermark), spark)
+
+    def totals_of(self, frame: DataFrame) -> pa.Table:
+        """The same of a frame as the function gets it, which has no late events."""
+        return self.with_held(self.gathered(self.split.parts(frame)), frame.sparkSession)
+
+    def with_held(self, new: pa.Table, spark: SparkSession) -> pa.Table:
+        """Parts of some groups, and what these held before, added up."""
         held = self.open.of(new)
         if self.split.mergeable:
             return merged(held, new, self.split.buffers)
@@ -100,7 +112,7 @@ class Member:
         rows = self.here.over(totals) if self.here is not None else None
         if rows is None:
             rows = self.finishing.on(self.finishing.leaf(self.frame(spark, totals)), spark).toArrow()
-        self.applied(commit.append_arrow(rows, plan, self.target, self.table))
+        self.applied(commit.append_arrow(rows, replace(plan, since=self.since or 0), self.target, self.table))
         self.open.put(totals)
         self.open.close(watermark)
         self.check_size()

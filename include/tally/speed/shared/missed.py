@@ -1,25 +1,32 @@
-"""What a pipeline that shares its topic's stream has missed of it: each micro-batch is taken as it was judged.
+"""What a pipeline that shares its topic's stream has missed of it: each event is taken as it was judged.
 
-What the inbox has of them stands; the rest is read again.
+What the inbox has of it stands; the rest is read again, many micro-batches at a time.
 """
 
 from __future__ import annotations
 
+import logging
+
 import pyarrow as pa
+from pyspark.sql import functions as F
 
 from tally.base.duration import millis, parse_duration
 from tally.base.errors import AnswerIsNo
 from tally.base.settings import settings
 from tally.control import leases, ledger
-from tally.control.ledger import NEAR, MicroBatch
+from tally.control.ledger import MicroBatch
 from tally.control.shares import GENERATION, stream_of
+from tally.kinds import kind_of
+from tally.kinds.kind import History, LateRule
 from tally.sources import kafka
-from tally.speed import checkpoint
-from tally.speed.shared.events import Reading, identified, remembered
-from tally.speed.shared.ids import Ids
+from tally.speed.shared.events import Reading, identified, remembered, without
+from tally.speed.shared.ids import LEFT_OUT, Ids
 from tally.speed.shared.inbox import Inbox
 from tally.speed.shared.journal import Journal
 from tally.speed.shared.member import Member
+from tally.speed.shared.spans import Span, spans
+
+log = logging.getLogger(__name__)
 
 
 class Missed:
@@ -31,7 +38,27 @@ class Missed:
     def first(self, member: Member) -> int:
         """The first micro-batch that a pipeline's table lacks."""
         known = ledger.newest(*member.place)
-        return known.batch + 1 if known is not None else 0
+        if known is not None:
+            return known.batch + 1
+        if member.since is None:
+            member.since = self.retained_since(member)
+        return member.since
+
+    def retained_since(self, member: Member) -> int:
+        """The first micro-batch of which Kafka holds all records, and all those that came after it."""
+        newest = self.inbox.newest()
+        if newest is None:
+            return 0
+        begin, name = kafka.begin_offsets(self.topic.name), self.topic.name
+        (reached,) = self.told(newest.batch, newest.batch, member)
+        gone = ledger.last_where(
+            reached, lambda one: any(start < begin.get(p, 0) for p, (start, _) in one.ranges[name].items())
+        )
+        if gone is None:
+            return 0
+        since = gone.batch + 1
+        log.info("%s begins at micro-batch %s of %s: Kafka has no older ones", member.pipeline.name, since, name)
+        return since
 
     def count(self, member: Member) -> int:
         """How many micro-batches it lacks."""
@@ -45,35 +72,40 @@ class Missed:
             return
         first = self.first(member)
         lacking = self.told(first, newest.batch, member)
-        watermarks = [one.late_watermark for one in lacking] + [newest.clock.watermark]
+        if lacking:
+            starts = {p: start for p, (start, _) in lacking[0].ranges[self.topic.name].items()}
+            kafka.check_retained(self.topic.name, starts, {}, member.pipeline.name)
         rows = self.inbox.rows(*member.place)
-        member.restore([row.totals for row in rows if row.batch < first], watermarks[0])
+        begins = lacking[0].late_watermark if lacking else newest.clock.watermark
+        member.restore([row.totals for row in rows if row.batch < first], begins)
         there, ids = {row.batch: row.totals for row in rows}, None
-        for one, watermark in zip(lacking, watermarks[1:], strict=True):
+        for span in spans(self.topic.name, lacking, settings().max_offsets_per_trigger, ends=list(there)):
             if member.left:
                 return
-            if one.batch not in there:
-                ids = ids or self.ids_before(one, member)
-            with self.journal.running(member.place, one.batch):
-                self.take(member, one, there.get(one.batch), ids, watermark)
-            self.journal.outlived(member.place, one.batch)
+            totals = there.get(span.last.batch)  # of all that no row before it is of
+            ids = None if totals is not None else ids or self.ids_before(span.first, member)
+            with self.journal.running(member.place, span.last.batch):
+                self.take(member, span, totals, ids)
+            self.journal.outlived(member.place, span.last.batch)
 
-    def take(self, member: Member, one: MicroBatch, totals: pa.Table | None, ids: Ids | None, watermark: int) -> None:
-        """Take a micro-batch for a pipeline, by what the inbox has of it, else by what it reads again."""
+    def take(self, member: Member, span: Span, totals: pa.Table | None, ids: Ids | None) -> None:
+        """Take micro-batches for a pipeline, by what the inbox has of them, else by what it reads again."""
         if totals is None:
-            totals = self.totals_again(member, one, ids)
+            totals = self.totals_again(member, span, ids)
             leases.check(member.target.lease)
-            self.inbox.take_late(one.batch, member.place, totals)
-        member.take(self.reading.session(totals.num_rows), totals, planned_again(one), watermark)
+            self.inbox.take_late(span.last.batch, member.place, totals)
+        member.take(self.reading.session(totals.num_rows), totals, span.planned, span.last.watermark)
 
-    def totals_again(self, member: Member, one: MicroBatch, ids: Ids | None) -> pa.Table:
-        """What an earlier micro-batch comes to for a pipeline, by the watermark and the ids that judged it."""
-        ranges = one.ranges[self.topic.name]
-        with self.reading.valid(ranges) as valid:
-            found = self.reading.judged(valid, ranges, ids, one.late_watermark)
-            if ids is not None:
-                ids.put(found.brought)
-            return member.totals(self.reading.session(found.offsets), found, one.late_watermark)
+    def totals_again(self, member: Member, span: Span, ids: Ids | None) -> pa.Table:
+        """What micro-batches in a row come to for a pipeline, by the watermarks and the ids that judged them."""
+        rule: LateRule = "window" if ids is None else "event"
+        with self.reading.valid(span.ranges) as valid:
+            if ids is None:
+                events = valid.withColumn("_late_at", span.late_at(F.col("_partition"), F.col("_offset")))
+            else:
+                events = without(valid, left_out(identified(valid, self.topic), span, ids))
+            (given,) = kind_of(member.pipeline).replayed([events], History(batches=span.batches, late_rule=rule))
+            return member.totals_of(given)
 
     def ids_before(self, one: MicroBatch, member: Member) -> Ids | None:
         """The ids of which an earlier micro-batch may hold copies, read again from where the first of them can lie."""
@@ -92,7 +124,8 @@ class Missed:
         )
         with self.reading.valid(reach) as valid:
             found = identified(valid, self.topic)
-        ids.put(remembered(found, self.told(starts.batch if starts else 0, one.batch - 1, member), name))
+        held = Span(name, self.told(starts.batch if starts else 0, one.batch - 1, member))
+        ids.put(remembered(found, held))
         return ids
 
     def told(self, first: int, last: int, member: Member) -> list[MicroBatch]:
@@ -109,7 +142,12 @@ class Missed:
         return found
 
 
-def planned_again(one: MicroBatch) -> checkpoint.Planned:
-    return checkpoint.Planned(
-        batch=one.batch, ranges=one.ranges, late_watermark=one.late_watermark, watermark=one.watermark, ids=NEAR
-    )
+def left_out(events: pa.Table, span: Span, ids: Ids) -> pa.Table:
+    """The places of late ones and of copies among identified events; `ids` are then those after all of them."""
+    out = [LEFT_OUT.empty_table()]
+    for batch, held in span.one_by_one(events):
+        here, brought = ids.told_apart(held, batch.late_watermark)
+        out.append(here)
+        ids.put(brought)
+        ids.forget(batch.watermark)
+    return pa.concat_tables(out)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from datetime import date
-from itertools import chain, takewhile
+from itertools import takewhile
 
 from pyspark.sql import SparkSession
 
@@ -76,17 +76,16 @@ def write(spark: SparkSession, stream: Stream, kept: list[MicroBatch], told: Tol
 
 def repair(pipeline: Pipeline) -> int:
     """Copy into the ledger what it lacks, from Delta commits and from what was kept of older ones; the count of it."""
-    told = applied(pipeline)
-    last = next(told, None)
+    last = next(applied(pipeline), None)
     if last is None or last.ids != NEAR:
-        own = (one for one in chain([last] if last else [], told) if one.ids != NEAR)
-        return fill(pipeline, own)
+        return fill(pipeline, (one for one in applied(pipeline) if one.ids != NEAR))
     known = shares.of(pipeline.name, pipeline.version)
-    ahead = list(takewhile(lambda one: known is None or one.batch > known.batch, chain([last], told)))
+    ahead = list(takewhile(lambda one: known is None or one.words["batch"] > known.batch, commits(pipeline)))
     for one in reversed(ahead):
         shares.advance(commit.shared(one))
     stream = Named(*shares.stream_of(next(iter(last.ranges))))
-    return fill(stream, (of_topic(one, stream) for one in applied(pipeline)))
+    singles = (one for one in applied(pipeline) if one.first is None)
+    return fill(stream, (of_topic(one, stream) for one in singles))
 
 
 def of_topic(one: MicroBatch, stream: Stream) -> MicroBatch:
@@ -97,8 +96,12 @@ def of_topic(one: MicroBatch, stream: Stream) -> MicroBatch:
 
 def applied(pipeline: Pipeline) -> Iterator[MicroBatch]:
     """The micro-batches of which the log of a pipeline's table tells, newest first."""
-    found = (one for one in delta.commits(commit.path(pipeline)) if one.words.get("kind") == "micro-batch")
-    return map(ledger.from_commit, found)
+    return map(ledger.from_commit, commits(pipeline))
+
+
+def commits(pipeline: Pipeline) -> Iterator[delta.Commit]:
+    """The commits of a pipeline's table that hold micro-batches, newest first."""
+    return (one for one in delta.commits(commit.path(pipeline)) if one.words.get("kind") == "micro-batch")
 
 
 def fill(stream: Stream, told: Iterable[MicroBatch]) -> int:

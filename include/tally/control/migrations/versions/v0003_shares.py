@@ -26,6 +26,7 @@ def upgrade() -> None:
         sa.Column("rows", sa.BigInteger, nullable=False),
         sa.Column("delta_version", sa.BigInteger, nullable=False),
         sa.Column("committed_at", sa.BigInteger, nullable=False),
+        sa.Column("since", sa.BigInteger, nullable=False, server_default="0"),
     )
     op.add_column("ledger", sa.Column("first", sa.BigInteger))
     store = op.get_bind()
