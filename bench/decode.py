@@ -50,7 +50,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
 
 def of_topic(spark: Any, name: str, count: int, folder: Path) -> dict[str, Any]:
     """Both ways over one topic's records, on one core and on two, once it is seen that they give the same."""
-    from tally.sources.records.decode import MANY, decode, reference
+    from tally.sources.records.decode import decode, reference
 
     of, values = topic_of(name), records(name, count)
     write(folder, values)
@@ -60,7 +60,7 @@ def of_topic(spark: Any, name: str, count: int, folder: Path) -> dict[str, Any]:
         ways = {
             "read": raw,  # what both have in common: the file
             "reference": reference(raw, of),
-            "decode": decode(raw, of, records=max(count, MANY)),
+            "decode": decode(raw, of, together=True),
         }
         assert summed(ways["reference"]) == summed(ways["decode"]), f"{name}: the two decodes differ"
         costs = taken(spark, {way: writing(frame) for way, frame in ways.items()}, len(values))

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from tally.catalog.declare import topic
 from tally.catalog.spec import Topic
-from tally.sources.records.decode import MANY, decode, reference
+from tally.sources.records.decode import decode, reference
 from tally.sources.records.plain import Reader
 
 TAKEN_AT = datetime(2026, 11, 18, 10, 0, tzinfo=UTC)
@@ -194,7 +194,7 @@ def disagreements(spark: SparkSession, of: Topic, records: list[bytes | None]) -
         "timestamp": pa.array([TAKEN_AT] * count, pa.timestamp("us", "UTC")), "value": pa.array(records, pa.binary()),
     })  # fmt: skip
     raw = spark.createDataFrame(table)
-    frames = decode(raw, of, records=MANY), reference(raw, of)
+    frames = decode(raw, of, together=True), reference(raw, of)
     quick, slow = (frame.toArrow().sort_by("_offset") for frame in frames)
     assert len(quick) == len(slow) == count and quick.schema == slow.schema, "each record gives one row of one kind"
     wrong = set[int]()

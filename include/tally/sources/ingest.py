@@ -25,7 +25,7 @@ from tally.sources.archive import Ingest, Offsets
 from tally.sources.client import spark_options
 from tally.sources.frames import FETCH
 from tally.sources.records import contract
-from tally.sources.records.decode import decode
+from tally.sources.records.decode import are_many, decode
 from tally.sources.witnesses import commit_copies, manifest
 from tally.sources.witnesses.checksum import hourly
 
@@ -97,7 +97,7 @@ def append(
 ) -> Ingest:  # fmt: skip
     """One archive commit and, before it, its quarantine commit where a record was refused."""
     offsets = sum(to - start for start, to in ranges.values())
-    records = decode(read_kafka(spark, topic.name, ranges), topic, "_key", records=offsets).withColumn(
+    records = decode(read_kafka(spark, topic.name, ranges), topic, "_key", together=are_many(offsets)).withColumn(
         "_ingest", F.lit(seq).cast("long")
     )
     decoded = archive.bytes_kept(records).persist(StorageLevel.MEMORY_AND_DISK)

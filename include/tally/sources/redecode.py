@@ -23,7 +23,7 @@ from tally.lake.session import jvm_pid
 from tally.sources import archive
 from tally.sources.archive import PROGRESS, Ingest
 from tally.sources.records import contract
-from tally.sources.records.decode import decode
+from tally.sources.records.decode import are_many, decode
 from tally.sources.witnesses import commit_copies, manifest, verification
 from tally.sources.witnesses.checksum import HOUR, RECORD, hourly, summed, whole
 from tally.sources.witnesses.commit_copies import Words
@@ -150,7 +150,7 @@ def write(spark: SparkSession, topic: Topic, last: Ingest, sources: Sources, ear
     """
     newest = next(commit_copies.words_in(archive.path(topic), PROGRESS))
     offsets = sum(number for _, number in newest.said["counts"]["archived"])
-    decoded = decode(records(spark, topic, sources), topic, "_key", "_ingest", records=offsets)
+    decoded = decode(records(spark, topic, sources), topic, "_key", "_ingest", together=are_many(offsets))
     hours = hourly(decoded, topic).persist(StorageLevel.MEMORY_AND_DISK)
     changed = changes(spark, topic, newest, sources, hours)
     counted = manifest.count(hours)

@@ -32,6 +32,8 @@ BEAT_SECONDS = 2.0
 # One turn of the loop may ask a silent Kafka about several topics, or wait for a query to stop: a minute. Three are no
 # turn at all. A shorter limit would end a driver that is only slow.
 LOOP_PATIENCE = 180.0
+# What is held of a micro-batch is let go at once: to find how it is best packed takes a sixth of a large one's time.
+READ_SOON = {"spark.sql.inMemoryColumnarStorage.compressed": "false"}
 
 
 class Driver:
@@ -70,7 +72,7 @@ class Driver:
             self.pulse.start()
             leases.listen(leases.name_of(runner.pipeline) for runner in self.runners)  # its JVM takes seconds to start
             self.owns_spark = SparkContext._active_spark_context is None
-            self.spark = session(f"tally-stream-{self.app}", memory=settings().stream_memory)
+            self.spark = session(f"tally-stream-{self.app}", memory=settings().stream_memory, extra=READ_SOON)
             self.adopted_by(held)
             self.keeper = Keeper(self.spark)
             try:

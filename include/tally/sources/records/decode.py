@@ -41,14 +41,14 @@ MAYBE, SUSPECT, TEXTS = r"[eE,][+-]?\d", r"[eE][+-]?\d{4}|,\d", r'"(?:[^"\\]++|\
 HUGE, HUGE_TEXT = r"\d[eE][+-]?\d{4}", r'"[+-]?[\d.]+[eE][+-]?\d{4,}"'
 
 
-def decode(raw: DataFrame, topic: Topic, *carried: str, records: int = 0) -> DataFrame:
+def decode(raw: DataFrame, topic: Topic, *carried: str, together: bool = False) -> DataFrame:
     """The topic's columns with `_partition`, `_offset`, `_broker_time`, `_raw` and `_reason` (null: valid).
 
-    Columns of `raw` that are `carried` stand beside them as they are. Of many `records` the plain ones are read
-    together, and the reference reads what is left; it would say the same of all.
+    Columns of `raw` that are `carried` stand beside them as they are. Where plain records are read `together`, the
+    reference reads what is left; it would say the same of all.
     """
     reader = Reader(topic.schema)
-    if not are_many(records) or not reader.covers:
+    if not together or not reader.covers:
         return reference(raw, topic, *carried)
     read = F.arrow_udf(reader.batches, topic.ddl)
     short = F.when(F.octet_length("value") <= LONGEST, F.col("value"))  # thousands go to a worker at once

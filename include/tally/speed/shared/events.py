@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -55,15 +56,21 @@ class Reading:
 
     def __init__(self, spark: SparkSession, topic: Topic) -> None:
         self.spark, self.topic = spark, topic
-        records = spark.createDataFrame([], RECORD)
-        self.decoding = Template.of(self.decoded(records), records)
+        self.records = spark.createDataFrame([], RECORD)
+        self.decoding = Template.of(self.decoded(together=False), self.records)
         self.shape = spark.createDataFrame([], topic.ddl)
         self.shaped = Template.of(self.shape, self.shape)
         self.interpreting = interpreting(spark)
+        self.together = False  # the last records were read by Python's workers, so they are there
 
-    def decoded(self, records: DataFrame, count: int = 0) -> DataFrame:
-        """The valid ones of so many records."""
-        valid = decode(records, self.topic, records=count).where(F.col("_reason").isNull())
+    @cached_property
+    def decoding_together(self) -> Template:
+        """The same where Python's workers read the plain records."""
+        return Template.of(self.decoded(together=True), self.records)
+
+    def decoded(self, *, together: bool) -> DataFrame:
+        """The valid ones of no records."""
+        valid = decode(self.records, self.topic, together=together).where(F.col("_reason").isNull())
         return valid.select(*self.topic.columns, *PLACE, "_broker_time")
 
     def session(self, rows: int) -> SparkSession:
@@ -74,7 +81,8 @@ class Reading:
     def valid(self, ranges: Mapping[int, tuple[int, int]]) -> Iterator[DataFrame]:
         """The valid events of ranges of offsets, decoded once for all that is made of them."""
         count, records = offsets(ranges), bounded_records(self.spark, self.topic, ranges)
-        events = self.decoded(records, count) if are_many(count) else self.decoding.over(records)
+        self.together = are_many(count) or (self.together and count > SMALL)
+        events = (self.decoding_together if self.together else self.decoding).over(records)
         events = (events.coalesce(1) if count <= SMALL else events).persist()
         try:
             yield events
