@@ -29,6 +29,9 @@ JAVA_OPTIONS = (
     "-XX:+UseParallelGC",
     # The default where both compilers run; with one alone it would be 48 MB, and code be thrown out and made again.
     "-XX:ReservedCodeCacheSize=240m",
+    # Spark's classes take more than the 21 MB at which a JVM first looks for some to unload, and then ever again: each
+    # look is a collection of the whole heap, with everything standing still.
+    "-XX:MetaspaceSize=256m",
     # A stream that is stopped matches a regular expression against its whole stack trace: 1 MB overflows.
     "-Xss4m",
     # A full heap fails in any thread, also in one whose end nobody sees: the JVM would limp on, or stand still. It ends
