@@ -31,7 +31,9 @@ SETTINGS = {
     "TALLY_KAFKA_HEAP": "256m",
     "TALLY_STREAM_MEMORY": "900m",
     "TALLY_SPARK_MEMORY": "900m",
-    "TALLY_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",  # no JVM of a campaign lives long enough for more
+    # No JVM of a campaign lives long enough for more.
+    "TALLY_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
+    "TALLY_KAFKA_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
     "TALLY_TRIGGER_SECONDS": "0.2",
     "TALLY_FOLD_AFTER_BATCHES": "5",
     "TALLY_TRIM_AFTER": "0 seconds",

@@ -37,7 +37,8 @@ def busy() -> Iterator[int]:
 def environment(home: Path, **more: str) -> dict[str, str]:
     ours = ("TALLY_", "AIRFLOW")
     kept = {name: value for name, value in os.environ.items() if name == "TALLY_JARS" or not name.startswith(ours)}
-    return {**kept, "TALLY_HOME": str(home), "TALLY_KAFKA_HEAP": "256m", **more}
+    small = {"TALLY_KAFKA_HEAP": "256m", "TALLY_KAFKA_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"}
+    return {**kept, "TALLY_HOME": str(home), **small, **more}
 
 
 def of_home(home: Path) -> list[str]:

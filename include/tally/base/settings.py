@@ -35,6 +35,7 @@ class Settings(BaseSettings):
         0, ge=0, le=65535, description="Port of the embedded broker; 0: 9092, or a free one where that is busy."
     )
     kafka_heap: str = Field("384m", description="Heap of the embedded broker.")
+    kafka_java_options: str = Field("", description="More options for the embedded broker's JVM, separated by spaces.")
     kafka_properties: Path | None = Field(
         None, description="Client properties (SASL_SSL and the like) for every client."
     )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import subprocess
+from base64 import urlsafe_b64encode
 from pathlib import Path
+from random import SystemRandom
+from uuid import uuid4
 
 from tally.base.errors import TallyError
 from tally.base.settings import Settings
@@ -14,6 +18,10 @@ from tally.embedded.java import java
 # Bytes of the log cleaner's one buffer. Kafka's default, 128 MiB, is allocated at start and fails silently in a small
 # heap; 4 MiB holds some 170,000 keys a pass, which costs compacted topics nothing at this size.
 CLEANER_BUFFER = 4 * 1024 * 1024
+
+# Below what Linux and macOS give to connections: one of theirs that is free now may be somebody's some seconds later,
+# when the broker is to listen there.
+PORTS = range(20_000, 32_000)
 
 SERVER = """\
 # Written anew by each `tally up`.
@@ -70,6 +78,8 @@ def broker_command(conf: Settings, folder: Path) -> list[str]:
         f"-Xmx{conf.kafka_heap}",
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
+        *shared_classes(conf),
+        *conf.kafka_java_options.split(),
         f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
         "-cp",
         _class_path(conf),
@@ -96,8 +106,15 @@ def write_configuration(conf: Settings, folder: Path, *, port: int, controller_p
 def format_storage(conf: Settings, folder: Path) -> None:
     """Give the data folder its cluster id, once; one that has it is left as it is."""
     if cluster_id(folder) is None:
-        cluster = _storage_tool(conf, folder, "random-uuid").split()[-1]
-        _storage_tool(conf, folder, "format", "-t", cluster, "-c", str(folder / "server.properties"))
+        _format(conf, folder, new_cluster_id())
+
+
+def new_cluster_id() -> str:
+    """An id as Kafka makes them: sixteen random bytes in letters, of which the first is no dash."""
+    made = "-"
+    while made.startswith("-"):
+        made = urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+    return made
 
 
 def cluster_id(folder: Path) -> str | None:
@@ -123,10 +140,9 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port that nothing has just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nothing has just now, and that no connection is given before it is used."""
+    chance = SystemRandom()  # tests put the other one back to the same seed, in each of their processes
+    return next(port for port in chance.sample(PORTS, k=len(PORTS)) if is_free(port))
 
 
 def _written(file: Path, pattern: str) -> str | None:
@@ -137,16 +153,29 @@ def _written(file: Path, pattern: str) -> str | None:
     return found[1] if found else None
 
 
+def shared_classes(conf: Settings) -> list[str]:
+    """Use the archive of parsed classes that `make setup` made; one that does not fit is passed over in silence."""
+    archive = class_archive(conf)
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:class+path=off"] if archive.exists() else []
+
+
+def class_archive(conf: Settings) -> Path:
+    return conf.jars / "kafka.jsa"
+
+
 def _class_path(conf: Settings) -> str:
-    jars = conf.jars / "kafka"
-    if not any(jars.glob("kafka_*.jar")):
-        raise TallyError(f"no broker jars in {jars}", field="TALLY_JARS", cure="make setup")
-    return str(jars / "*")
+    jars = sorted((conf.jars / "kafka").glob("*.jar"))  # in one order: the archive is of this class path
+    if not any(jar.name.startswith("kafka_") for jar in jars):
+        raise TallyError(f"no broker jars in {conf.jars / 'kafka'}", field="TALLY_JARS", cure="make setup")
+    return os.pathsep.join(map(str, jars))
 
 
-def _storage_tool(conf: Settings, folder: Path, *arguments: str) -> str:
-    logging = f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}"
-    command = [java(), "-Xmx64m", logging, "-cp", _class_path(conf), "kafka.tools.StorageTool", *arguments]
+def _format(conf: Settings, folder: Path, cluster: str) -> None:
+    command = [
+        java(), "-Xmx64m", "-XX:TieredStopAtLevel=1", *shared_classes(conf),
+        f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}", "-cp", _class_path(conf),
+        "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(folder / "server.properties"),
+    ]  # fmt: skip
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     if ran.returncode:
         said = (ran.stderr or ran.stdout).strip()
@@ -155,4 +184,3 @@ def _storage_tool(conf: Settings, folder: Path, *arguments: str) -> str:
             field="TALLY_HOME",
             cure="a writable TALLY_HOME with free disk, and Java 17 (`tally check --setup`)",
         )
-    return ran.stdout

@@ -1,11 +1,13 @@
-"""`python -m tally.embedded.classes`: an archive of Spark's parsed classes, so that each JVM starts in half the time.
+"""`python -m tally.embedded.classes spark|kafka`: an archive of parsed classes; each JVM starts in half the time.
 
-It holds what a short life of a job and of a stream loads. A JVM whose class path is another passes it over.
+Spark's holds what a short life of a job and of a stream loads, the broker's what it loads until it answers. A JVM whose
+class path is another passes it over.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -14,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-PATIENCE = 120.0
+PATIENCE = 600.0  # seconds, on a machine that is busy with much else
 
 
 def make() -> Path:
-    """Write the archive anew, whole or not at all."""
+    """Write Spark's archive anew, whole or not at all."""
     from tally.base.settings import settings
     from tally.lake.session import class_archive, session
 
@@ -59,16 +61,18 @@ def exercise(spark: SparkSession, home: Path) -> None:
     def append(batch: DataFrame, _: int) -> None:
         batch.write.format("delta").mode("append").save(str(home / "streamed"))
 
-    timed = spark.readStream.format("rate").load().withWatermark("timestamp", "1 minute")
-    counted = timed.groupBy(F.window("timestamp", "1 minute").alias("window")).count().select("window.start", "count")
+    # Files, and each once: of a source that goes on, a busy machine never has all.
+    rows.write.parquet(str(home / "files"))
+    timed = spark.readStream.schema(rows.schema).parquet(str(home / "files")).withWatermark("at", "1 minute")
+    counted = timed.groupBy(F.window("at", "1 minute").alias("window")).count().select("window.start", "count")
     query = (
         counted.writeStream.foreachBatch(append)
         .outputMode("update")
         .option("checkpointLocation", str(home / "checkpoint"))
+        .trigger(availableNow=True)
         .start()
     )
-    query.processAllAvailable()
-    query.stop()
+    query.awaitTermination()
 
 
 def end(spark: SparkSession) -> None:
@@ -84,6 +88,45 @@ def end(spark: SparkSession) -> None:
     process.wait(PATIENCE)
 
 
+def make_of_broker() -> Path:
+    """Write the broker's archive anew, whole or not at all."""
+    from tally.base.settings import settings
+    from tally.embedded import broker_files as files
+
+    target = files.class_archive(settings())
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    target.unlink(missing_ok=True)
+    options = f"-XX:ArchiveClassesAtExit={draft} -Xlog:cds=off -Xlog:cds+dynamic=off"
+    conf = settings().model_copy(update={"kafka_java_options": options})
+    with tempfile.TemporaryDirectory(prefix="tally-classes-") as home:
+        folder, port = Path(home, "kafka"), files.free_port()
+        files.write_configuration(conf, folder, port=port, controller_port=files.free_port(), log=Path(home, "log"))
+        files.format_storage(conf, folder)
+        with subprocess.Popen(files.broker_command(conf, folder)) as broker:
+            try:
+                use(f"127.0.0.1:{port}")
+            finally:
+                broker.terminate()
+                broker.wait(PATIENCE)  # it writes the archive as its last act
+    draft.replace(target)
+    return target
+
+
+def use(bootstrap: str) -> None:
+    """Make a topic, and write to it, in a transaction too."""
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    admin.list_topics(timeout=PATIENCE)
+    admin.create_topics([NewTopic("classes", 1, 1)])["classes"].result(PATIENCE)
+    producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "classes", "log_level": 0})
+    producer.init_transactions(PATIENCE)
+    producer.begin_transaction()
+    producer.produce("classes", b"{}")
+    producer.commit_transaction(PATIENCE)
+
+
 if __name__ == "__main__":
-    print(make())
+    print({"spark": make, "kafka": make_of_broker}[sys.argv[1]]())
     sys.exit(0)

@@ -131,14 +131,19 @@ jars() {
     echo "$jars_wanted" >.jars/.done
 }
 
-classes() { # not needed, but every job starts sooner with it
+classes() { # not needed, but every JVM starts sooner with them
+    archive spark .jars/.classes
+    archive kafka .jars/.classes-kafka
+}
+
+archive() {
     local wanted
     wanted=$(printf '%s\n' "$venv_wanted" "$jars_wanted" "$(java_version)" | cksum)
-    if [ "$(cat .jars/.classes 2>/dev/null)" = "$wanted" ]; then return; fi
-    say "class archive of Spark's JVM to .jars/spark.jsa"
-    .venv/bin/python -m tally.embedded.classes >/dev/null 2>.jars/classes.log ||
-        say "no class archive (.jars/classes.log says why); Spark's jobs start some seconds later"
-    echo "$wanted" >.jars/.classes
+    if [ "$(cat "$2" 2>/dev/null)" = "$wanted" ]; then return; fi
+    say "class archive of the JVM of $1 to .jars/$1.jsa"
+    .venv/bin/python -m tally.embedded.classes "$1" >/dev/null 2>".jars/classes-$1.log" ||
+        say "no class archive (.jars/classes-$1.log says why); each JVM of $1 starts some seconds later"
+    echo "$wanted" >"$2"
 }
 
 java_version() { "${JAVA_HOME:+$JAVA_HOME/bin/}java" -version 2>&1; } # an archive is of one Java only
