@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import os
 import shutil
@@ -11,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -55,7 +57,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ]:
             patch.delenv(name)
         patch.setenv("TALLY_HOME", str(folder))
-        patch.setenv("TALLY_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")  # no JVM of one test lives long enough for more
+        # No JVM of the tests runs any code long enough: of the first minutes' CPU the second compiler took a third.
+        for name in ("TALLY_JAVA_OPTIONS", "TALLY_KAFKA_JAVA_OPTIONS"):
+            patch.setenv(name, "-XX:TieredStopAtLevel=1")
         yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -90,9 +94,7 @@ def spark(home: Path) -> Iterator[SparkSession]:
     """The one Spark session of the tests, configured as the product's own."""
     from tally.lake.session import session
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("TALLY_JAVA_OPTIONS", raising=False)  # this one lives for minutes: a quarter faster
-        started = session("tests", memory="2g")  # hundreds of streams, where a driver has a handful
+    started = session("tests", memory="2g")  # hundreds of streams, where a driver has a handful
     yield started
     gateway = started.sparkContext._gateway
     started.stop()
@@ -103,22 +105,42 @@ def spark(home: Path) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module", autouse=True)
 def collected() -> Iterator[None]:
-    """After each file, Python lets go of the queries and frames that it still names in the Spark session's JVM."""
+    """After each file, all is let go of that is still named in the Spark session's JVM: queries, frames, tables."""
     yield
-    if SparkSession.getActiveSession() is not None:
+    spark = SparkSession.getActiveSession()
+    if spark is not None:
         gc.collect()
+        forget: Any = spark._jvm
+        forget.org.apache.spark.sql.delta.DeltaLog.clearCache()  # each for an hour, by its path
 
 
 @pytest.fixture(scope="session")
-def airflow_database(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def airflow_database(tmp_path_factory: pytest.TempPathFactory, migrated: Path) -> dict[str, str]:
     """What makes a process use an Airflow of this session's tests: its folder, with a migrated database."""
     folder = tmp_path_factory.mktemp("airflow")
-    env = {
+    shutil.copy(migrated, folder / "airflow.db")
+    return airflow_in(folder)
+
+
+@pytest.fixture(scope="session")
+def migrated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An empty Airflow database, made by the first worker that needs one; the others wait for it."""
+    mine = tmp_path_factory.getbasetemp()
+    folder = (mine.parent if "PYTEST_XDIST_WORKER" in os.environ else mine) / "migrated"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        if not (folder / "done").exists():
+            migrate = [sys.executable, "-m", "airflow", "db", "migrate"]
+            subprocess.run(migrate, env=os.environ | airflow_in(folder), check=True, capture_output=True, timeout=300)
+            (folder / "done").touch()
+    return folder / "airflow.db"
+
+
+def airflow_in(folder: Path) -> dict[str, str]:
+    return {
         "AIRFLOW_HOME": str(folder),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAGS_FOLDER": str(REPO / "dags"),
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{folder / 'airflow.db'}",
     }
-    migrate = [sys.executable, "-m", "airflow", "db", "migrate"]
-    subprocess.run(migrate, env=os.environ | env, check=True, capture_output=True, timeout=300)
-    return env

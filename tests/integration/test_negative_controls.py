@@ -46,12 +46,12 @@ def told(world: World, name: str = NAME) -> tuple[oracle.Rows, oracle.Rows, dict
     return oracle.batch_rows(shape, truth), out.rows, dict(oracle.causes(shape, truth, out))
 
 
-def places(world: World) -> dict[str, Place]:
-    """A window and key where both layers agree, and one where a late event lies between them."""
+def places(world: World) -> tuple[list[Place], list[Place]]:
+    """Windows and keys where both layers agree, one a window, and those where a late event lies between them."""
     batch, stream, _ = told(world)
-    agreed = min(place for place, row in batch.items() if stream.get(place) == row and row[0] > 1)
-    late = min(place for place, row in batch.items() if place in stream and stream[place] != row)
-    return {"agreed": agreed, "late": late}
+    agreed = {place[0]: place for place, row in sorted(batch.items()) if stream.get(place) == row and row[0] > 1}
+    late = {place[0]: place for place, row in sorted(batch.items()) if place in stream and stream[place] != row}
+    return [place for start, place in agreed.items() if start not in late], list(late.values())
 
 
 def reconcile(world: World, name: str = NAME) -> dict[str, Any]:
@@ -112,32 +112,39 @@ def test_a_clean_run_raises_no_alarm(world: World) -> None:
     assert {start for start, _, _ in batch} - set(sealed) == {last}
 
 
-@pytest.mark.parametrize(
-    ("harm", "where", "layer"),
-    [
-        *((harm, "agreed", "speed") for harm in HARMS),
-        ("an event's part is gone", "late", "speed"),
-        pytest.param("a value is off by a cent", "late", "speed", marks=pytest.mark.long),
-        ("a value is off by a cent", "agreed", "batch"),
-        pytest.param("a value is off by a cent", "late", "batch", marks=pytest.mark.long),
-    ],
-)
-def test_harm_is_found_unexplained_and_held(
-    world: World, spark: SparkSession, harm: str, where: str, layer: str
-) -> None:
-    place = places(world)[where]
-    table = DeltaTable.forPath(spark, world.path(layer, NAME))
-    before = table.history(1).collect()[0]["version"]
+@pytest.mark.parametrize("layer", ["speed", pytest.param("batch", marks=pytest.mark.long)])
+def test_one_cent_is_found_unexplained_and_held(world: World, spark: SparkSession, layer: str) -> None:
+    """Also where nothing else differs that nobody explains."""
+    check_held(world, spark, {places(world)[0][0]: ("a value is off by a cent", layer)})
+
+
+def test_harm_of_every_kind_is_found_unexplained_and_held(world: World, spark: SparkSession) -> None:
+    """At once, each in a window of its own: in either layer, and where a late event explains some of a row."""
+    agreed, late = places(world)
+    cent = "a value is off by a cent"
+    kinds = [*((harm, "speed") for harm in HARMS), (cent, "batch")]
+    where_late = [("an event's part is gone", "speed"), (cent, "speed"), (cent, "batch")]
+    harms = {**dict(zip(agreed, kinds, strict=False)), **dict(zip(late, where_late, strict=False))}
+    assert len(harms) == len(kinds) + len(where_late)
+    check_held(world, spark, harms)
+
+
+def check_held(world: World, spark: SparkSession, harms: dict[Place, tuple[str, str]]) -> None:
+    """Harm each place of a layer: each is a row that nothing explains, and its window is held, and no other."""
+    tables = {layer: DeltaTable.forPath(spark, world.path(layer, NAME)) for layer in ("speed", "batch")}
+    before = {layer: table.history(1).collect()[0]["version"] for layer, table in tables.items()}
     try:
-        HARMS[harm](table, place)
+        for place, (harm, layer) in harms.items():
+            HARMS[harm](tables[layer], place)
         found = reconcile(world)
     finally:
-        table.restoreToVersion(before)
-    assert (found["unexplained"], found["verdict"]) == (1, "held")
-    first = found["rows"][0]
-    assert first["cause"] == "unexplained" and first["window_start"] == iso(from_millis(place[0]))
-    assert states(world)[place[0]] == "held"
-    assert [state for slot, state in states(world).items() if slot != place[0] and state == "held"] == []
+        for layer in {layer for _, layer in harms.values()}:
+            tables[layer].restoreToVersion(before[layer])
+    starts = sorted(start for start, _, _ in harms)
+    assert (found["unexplained"], found["verdict"]) == (len(harms), "held")
+    rows = [row for row in found["rows"] if row["cause"] == "unexplained"]
+    assert sorted(row["window_start"] for row in rows) == [iso(from_millis(start)) for start in starts]
+    assert [start for start, state in sorted(states(world).items()) if state == "held"] == starts
 
 
 def test_mended_and_stated_again_it_reconciles_again(world: World) -> None:
