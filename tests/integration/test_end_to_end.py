@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -37,13 +38,34 @@ PIPELINE, FIFTH = "vendor_trips", "tips_by_zone"
 LATENESS_MS = 600_000
 TALLY = str(Path(sys.executable).parent / "tally")
 
-RUN_DAG = """
+# One Airflow for all runs: each line of its input is a DAG to run to its end.
+RUN_DAGS = """
 import json, sys
 from airflow.dag_processing.dagbag import DagBag
-dag = DagBag(sys.argv[1]).dags[sys.argv[2]]
-run = dag.test()
-print("states:", json.dumps({ti.task_id: str(ti.state) for ti in run.get_task_instances()}))
+dags = DagBag(sys.argv[1]).dags
+for name in sys.stdin:
+    run = dags[name.strip()].test()
+    print("states:", json.dumps({ti.task_id: str(ti.state) for ti in run.get_task_instances()}), flush=True)
 """
+
+
+@dataclass(frozen=True)
+class Airflow:
+    """A process that runs this home's DAGs, one after the other."""
+
+    process: subprocess.Popen[str]
+
+    def run(self, dag: str) -> tuple[dict[str, str], str]:
+        """Run a DAG to its end; each task's state, and the log."""
+        assert self.process.stdin and self.process.stdout
+        self.process.stdin.write(f"{dag}\n")
+        self.process.stdin.flush()
+        log = []
+        for line in self.process.stdout:
+            if line.startswith("states:"):
+                return json.loads(line.removeprefix("states:")), "".join(log)
+            log.append(line)
+        raise AssertionError("".join(log)[-6000:])
 
 
 @pytest.fixture(scope="module")
@@ -64,25 +86,23 @@ def own(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def airflow(own: Path, airflow_database: dict[str, str]) -> dict[str, str]:
-    """The environment of an Airflow that runs this home's DAGs."""
+def airflow(own: Path, airflow_database: dict[str, str]) -> Iterator[Airflow]:
     # Airflow's own dag.test() takes the deadline of a DAG for the number of one, and ends with an error.
-    return os.environ | airflow_database | {"TALLY_DEADLINE": ""}
+    environment = os.environ | airflow_database | {"TALLY_DEADLINE": ""}
+    command = [sys.executable, "-c", RUN_DAGS, str(REPO / "dags")]
+    with subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            yield Airflow(process)
+        finally:
+            process.kill()
 
 
 def tally(*arguments: str, code: int = 0) -> Any:
     done = subprocess.run([TALLY, *arguments, "--json"], capture_output=True, text=True, timeout=400)
     assert done.returncode == code, f"tally {arguments}: {done.stdout[-1500:]}{done.stderr[-1500:]}"
     return json.loads(done.stdout)
-
-
-def run_dag(airflow: dict[str, str], name: str) -> tuple[dict[str, str], str]:
-    """Run a DAG to its end; each task's state, and the log."""
-    command = [sys.executable, "-c", RUN_DAG, str(REPO / "dags"), name]
-    done = subprocess.run(command, env=airflow, capture_output=True, text=True, timeout=600)
-    said = [line for line in done.stdout.splitlines() if line.startswith("states:")]
-    assert said, done.stdout[-3000:] + done.stderr[-3000:]
-    return json.loads(said[-1].removeprefix("states:")), done.stdout + done.stderr
 
 
 def tips(home: Path) -> dict[tuple[int, int], tuple[float, float]]:
@@ -157,9 +177,9 @@ def span(sent: datetime) -> tuple[str, str]:
 
 
 @pytest.mark.timeout(1500)
-def test_from_kafka_to_sealed_windows(own: Path, airflow: dict[str, str], sent: datetime) -> None:
+def test_from_kafka_to_sealed_windows(own: Path, airflow: Airflow, sent: datetime) -> None:
     """A wrong number is held, and sealed when it is mended; each count is the producer's."""
-    states, log = run_dag(airflow, f"batch__{PIPELINE}")
+    states, log = airflow.run(f"batch__{PIPELINE}")
     assert set(states.values()) == {"success"}, log[-3000:]
     windows, _ = truth.windows(own / "truth" / "rides.csv")
     expected = plain(windows)
@@ -168,14 +188,14 @@ def test_from_kafka_to_sealed_windows(own: Path, airflow: dict[str, str], sent: 
 
     wrong = a_closed_row()
     change(wrong, 0.01)
-    states, log = run_dag(airflow, f"reconcile__{PIPELINE}")
+    states, log = airflow.run(f"reconcile__{PIPELINE}")
     assert (states["compare"], states["judge"]) == ("success", "failed"), log[-3000:]
     assert states["seal"] in ("upstream_failed", "None", "skipped")
     held = {row["window_start"] for row in tally("read", PIPELINE) if row["state"] == "held"}
     assert held == {wrong["window_start"]}
 
     change(wrong, -0.01)
-    states, log = run_dag(airflow, f"reconcile__{PIPELINE}")
+    states, log = airflow.run(f"reconcile__{PIPELINE}")
     assert set(states.values()) == {"success"}, log[-3000:]
 
     sealed = {key: row for key, row in rows("served").items() if row["state"] == "sealed"}
