@@ -24,15 +24,18 @@ from world import MINUTE, SECOND, Record, World
 
 from tally.base.settings import settings
 from tally.control import ledger, streams, tables
+from tally.control.leases import name_of_inbox
 from tally.control.shares import stream_of
 from tally.control.store import store
 from tally.host.waiting import until
 from tally.speed import checkpoint
 from tally.speed.driver import Driver
+from tally.speed.shared.inbox import Inbox
 from tally.speed.shared.member import Member
 from tally.speed.shared.missed import Missed
 from tally.speed.shared.topic_stream import FEW
 from tally.speed.upkeep import ledger_table
+from tally.speed.writer import Writer
 
 PLAIN, WITH_IDS = ["tumbling_p", "hopping_p"], ["tumbling_u", "hopping_u"]
 NAMES = [*PLAIN, *WITH_IDS]
@@ -334,6 +337,35 @@ def test_what_goes_wrong_for_one_pipeline_holds_up_no_other(begun: World, monkey
     assert (streams.stream(first) or {})["state"] == "stopped" and (streams.stream(second) or {})["state"] == "failed"
     monkeypatch.undo()
     monkeypatch.setenv("TALLY_HOME", str(settings().home))
+    begun.stream(*PLAIN)
+    check(begun, PLAIN)
+
+
+def test_a_topic_is_read_by_one_driver_and_by_another_once_that_has_ended(
+    begun: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two for pipelines of their own, who have no table in common."""
+    first, second = PLAIN
+    (topic,) = begun.topics(first)
+    other, take, taken = Writer(), Inbox.take, list[int]()
+    other.take(name_of_inbox(topic), lambda _: None)
+    (refused,) = Driver([second], until_caught_up=True).run()
+    assert refused.pipeline in (None, second) and f"table-inbox-{topic} is held by" in str(refused)
+    other.release()
+
+    def overtaken(self: Inbox, *given: object) -> None:
+        """A driver of another machine takes the lease over, as this one stood still, in its third micro-batch."""
+        taken.append(len(taken))
+        if len(taken) == 3:
+            theft = sa.update(tables.leases).where(tables.leases.c.name == name_of_inbox(topic))
+            with store().begin() as connection:
+                connection.execute(theft.values(epoch=tables.leases.c.epoch + 1))
+        take(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Inbox, "take", overtaken)
+    assert [error.pipeline for error in Driver(PLAIN, until_caught_up=True).run()] == PLAIN
+    assert [len(begun.ledger(name)) for name in PLAIN] == [2, 2] and len(taken) == 3
+    monkeypatch.setattr(Inbox, "take", take)
     begun.stream(*PLAIN)
     check(begun, PLAIN)
 

@@ -48,6 +48,11 @@ def name_of(pipeline: Pipeline) -> str:
     return f"speed/{pipeline.name}/{pipeline.version}"
 
 
+def name_of_inbox(topic: str) -> str:
+    """The lease on the inbox of a topic, and so on the stream that feeds it."""
+    return f"inbox/{topic}"
+
+
 def listen(names: Iterable[str]) -> None:
     """Begin to listen to several holders at once: who takes one later has waited for all of them meanwhile."""
     for name in names:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -25,6 +25,7 @@ from tally.lake.session import jvm_pid, session
 from tally.speed.shared.topic_stream import TopicStream
 from tally.speed.stream_runner import StreamRunner
 from tally.speed.upkeep.keeper import Keeper
+from tally.speed.writer import Writer
 
 log = logging.getLogger(__name__)
 TURN_SECONDS = 1.0
@@ -70,7 +71,7 @@ class Driver:
             streams.register_driver(self.app, settings().host_name, me.pid, me.create_time(), file)
             self.pulse.turned()
             self.pulse.start()
-            leases.listen(leases.name_of(runner.pipeline) for runner in self.runners)  # its JVM takes seconds to start
+            leases.listen(self.lease_names())  # its JVM takes seconds to start
             self.owns_spark = SparkContext._active_spark_context is None
             self.spark = session(f"tally-stream-{self.app}", memory=settings().stream_memory, extra=READ_SOON)
             self.adopted_by(held)
@@ -90,8 +91,7 @@ class Driver:
                 self.pulse.turned()  # before each: one that starts, or a Kafka that is silent, takes seconds
                 self.require_jvm()
                 self.tend(runner)
-            for stream in self.topics.values():
-                stream.tend()  # once all have had their turn: they begin together
+            self.tend_topics()
             self.outlive()
             self.look_beside()
             if self.until_caught_up and all(runner.done for runner in self.runners):
@@ -121,11 +121,39 @@ class Driver:
     def topic_stream(self, topic: Topic) -> TopicStream:
         """The stream of a topic that pipelines share; a new one where there is none, or it is over."""
         assert self.keeper is not None
-        if topic.name in self.topics and self.topics[topic.name].over:
-            self.topics.pop(topic.name).close()
+        self.let_go_of_topics()
         if topic.name not in self.topics:
-            self.topics[topic.name] = TopicStream(self.keeper, topic, until_caught_up=self.until_caught_up)
+            writer = Writer()
+            writer.take(leases.name_of_inbox(topic.name), self.adopted_by)
+            try:
+                begun = TopicStream(self.keeper, topic, writer, until_caught_up=self.until_caught_up)
+            except Exception:
+                writer.release()
+                raise
+            self.topics[topic.name] = begun
         return self.topics[topic.name]
+
+    def tend_topics(self) -> None:
+        """One turn for the streams that pipelines share: once all of these have had theirs, they begin together."""
+        for stream in self.topics.values():
+            stream.tend()
+        try:
+            self.let_go_of_topics()
+        except SQLAlchemyError as error:  # the next turn tries again
+            log.warning("the control store does not answer: %s", str(error).splitlines()[0])
+
+    def let_go_of_topics(self) -> None:
+        """Leave the streams that are over to whoever begins the next one, here or in another driver."""
+        for name, stream in list(self.topics.items()):
+            if stream.over:
+                stream.close()
+                del self.topics[name]
+
+    def lease_names(self) -> Iterator[str]:
+        """The leases that it may take."""
+        for runner in self.runners:
+            yield leases.name_of(runner.pipeline)
+            yield from (leases.name_of_inbox(topic.name) for topic in runner.pipeline.reads)
 
     def require_jvm(self) -> None:
         """A driver without its JVM hosts nothing: it ends, and says of what."""
@@ -143,8 +171,8 @@ class Driver:
 
     def beat(self) -> None:
         streams.heartbeat(self.app)
-        for runner in self.runners:
-            runner.writer.beat()
+        for writer in [one.writer for one in self.runners] + [one.writer for one in list(self.topics.values())]:
+            writer.beat()
 
     def outlive(self) -> None:
         """Once a stream made a commit and none is where earlier drivers died, their deaths are over.
@@ -165,6 +193,8 @@ class Driver:
             stream.tend()
         if self.keeper is not None:
             self.keeper.close()
+        for stream in self.topics.values():
+            stream.close()
         for runner in self.runners:
             runner.writer.release()
         self.pulse.stop()

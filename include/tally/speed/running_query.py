@@ -73,6 +73,7 @@ class RunningQuery:
         """End it, between two micro-batches where one ends in time; else what was planned is replayed."""
         with suppress(Exception):
             until(lambda: not (self.active and self.busy), seconds=LAST_BATCH_SECONDS, every=0.02)
+        with suppress(Exception):  # also where a JVM that has gone could not be asked
             self.query.stop()
 
     @property

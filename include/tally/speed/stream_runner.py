@@ -131,7 +131,7 @@ class StreamRunner:
         """Become the one writer of the stream's table; whoever is it already keeps it, and its row in the store."""
         pipeline = self.pipeline
         try:
-            self.writer.take(pipeline, self.driver.adopted_by)
+            self.writer.take(leases.name_of(pipeline), self.driver.adopted_by)
         except TallyError as error:
             log.warning("%s", with_name(error, pipeline), extra={"pipeline": pipeline.name})
             self.wait_for_other(error)

@@ -1,4 +1,4 @@
-"""The right to write a stream's table: its kernel lock on this machine, and its lease where several machines could."""
+"""The right to write a table: its kernel lock on this machine, and its lease where several machines could."""
 
 from __future__ import annotations
 
@@ -6,24 +6,23 @@ from collections.abc import Callable
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from tally.catalog.spec import Pipeline
 from tally.control import leases
 from tally.host import lock
 
 
 class Writer:
-    """What a stream holds of its table: all of the right to write it, or nothing."""
+    """What a stream holds of a table: all of the right to write it, or nothing."""
 
     def __init__(self) -> None:
         self.held: lock.Lock | None = None
         self.lease: leases.Lease | None = None
         self.fenced = False  # a beat found that another has taken the table over
 
-    def take(self, pipeline: Pipeline, adopt: Callable[[lock.Lock], None]) -> None:
+    def take(self, name: str, adopt: Callable[[lock.Lock], None]) -> None:
         """Become the one writer; where that is refused, or fails, nothing is held, and the error is raised."""
         try:
-            self.held = lock.hold(lock.table_path("speed", pipeline.name, pipeline.version))
-            self.lease = leases.take(leases.name_of(pipeline))
+            self.held = lock.hold(lock.table_path(*name.split("/")))
+            self.lease = leases.take(name)
             adopt(self.held)
         except Exception:
             self.release()  # all of it: half a writer would never write, and keep others from it

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from tally.control import leases
 from tally.speed.shared.clock import Clock, Seen
 from tally.speed.shared.inbox import Inbox, Taken
 
@@ -17,7 +18,12 @@ ONE, OTHER = ("one", "v1"), ("other", "v1")
 @pytest.fixture
 def inbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Inbox:
     monkeypatch.setenv("TALLY_HOME", str(tmp_path))
-    return Inbox("rides", 1)
+    return known_again()
+
+
+def known_again() -> Inbox:
+    """The inbox for its one writer, of whose lease it is."""
+    return Inbox("rides", 1, leases.take("inbox/rides"))
 
 
 def taken(batch: int) -> Taken:
@@ -38,7 +44,20 @@ def test_the_newest_micro_batch_is_known_again_with_its_clock(inbox: Inbox) -> N
     inbox.take(taken(0), {ONE: table(1)})
     inbox.take(taken(1), {})
     assert inbox.newest() == taken(1)
-    assert Inbox("rides", 1).newest() == taken(1), "out of the commit's own words"
+    assert known_again().newest() == taken(1), "out of the commit's own words"
+
+
+def test_who_lost_its_lease_writes_nothing_any_more(inbox: Inbox) -> None:
+    inbox.take(taken(0), {ONE: table(1)})
+    other = known_again()
+    for write in (
+        lambda: inbox.take(taken(1), {ONE: table(2)}),
+        lambda: inbox.take_late(0, OTHER, table(3)),
+        lambda: inbox.fold(taken(0), {ONE: table(4)}),
+    ):
+        with pytest.raises(leases.Fenced, match="writes this table now"):
+            write()
+    assert other.newest() == taken(0) == inbox.newest() and held(other, ONE) == [(0, [1])] and not held(other, OTHER)
 
 
 def test_each_pipeline_has_its_rows_oldest_first(inbox: Inbox) -> None:
@@ -56,7 +75,8 @@ def test_a_fold_leaves_a_row_of_each_that_took_part_and_all_of_the_others(inbox:
     inbox.fold(taken(2), {ONE: table(0, 1, 2)})
     assert held(inbox, ONE) == [(2, [0, 1, 2])]
     assert held(inbox, OTHER) == [(0, [10]), (1, [11]), (2, [12])]
-    assert Inbox("rides", 1).newest() == taken(2)
-    inbox.take(taken(3), {ONE: table(3)})
+    again = known_again()
+    assert again.newest() == taken(2)
+    again.take(taken(3), {ONE: table(3)})
     assert held(inbox, ONE) == [(2, [0, 1, 2]), (3, [3])]
     assert len(DeltaTable(inbox.path).file_uris()) == 2

@@ -16,6 +16,8 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tally.base.failpoints import failpoint
 from tally.base.settings import settings
+from tally.control import leases
+from tally.control.leases import Lease
 from tally.control.ledger import Ranges
 from tally.lake import delta
 from tally.speed.shared.clock import Clock
@@ -53,9 +55,10 @@ class Row:
 
 
 class Inbox:
-    """The inbox of one generation of a topic's stream; its reader is its one writer."""
+    """The inbox of one generation of a topic's stream, which its one reader writes under its lease."""
 
-    def __init__(self, topic: str, generation: int) -> None:
+    def __init__(self, topic: str, generation: int, lease: Lease) -> None:
+        self.lease = lease
         self.path = settings().table("inbox", topic, f"g{generation}")
         self.known: Taken | None = None
         self.lock = RLock()  # the stream writes, and beside it those who catch up
@@ -120,6 +123,7 @@ class Inbox:
         return [] if table is None else table.to_pyarrow_table().to_pylist()
 
     def write(self, rows: list[tuple[int, str, str, bytes]], words: str, mode: str) -> None:
+        leases.check(self.lease)
         columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in SCHEMA]
         write_deltalake(
             self.path,

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ from tally.speed.shared.journal import Journal
 from tally.speed.shared.member import Applied, Member
 from tally.speed.shared.missed import Missed
 from tally.speed.upkeep.keeper import Keeper
+from tally.speed.writer import Writer
 
 log = logging.getLogger(__name__)
 # Pipelines of a micro-batch at a time: while one is planned on one core, another one's job runs on the other. More of
@@ -57,10 +59,12 @@ IDS = ("", "ids")
 class TopicStream:
     """A topic's stream in this driver, with the pipelines that now take part in it; what is over is not begun again."""
 
-    def __init__(self, keeper: Keeper, topic: Topic, *, until_caught_up: bool) -> None:
+    def __init__(self, keeper: Keeper, topic: Topic, writer: Writer, *, until_caught_up: bool) -> None:
+        assert writer.lease is not None
+        self.writer = writer
         self.keeper, self.topic, self.until_caught_up = keeper, topic, until_caught_up
         self.root = checkpoint.topic_root(topic.name)
-        self.inbox = Inbox(topic.name, GENERATION)
+        self.inbox = Inbox(topic.name, GENERATION, writer.lease)
         self.journal = Journal(self.root, lambda name: int(streams.wanted(name)["restarts"]))
         self.members: list[Member] = []
         self.entering: list[Member] = []  # who follows the stream until they have what they missed
@@ -134,18 +138,28 @@ class TopicStream:
         """Go on without a pipeline, after the micro-batch that runs; without any, end."""
         member.left = True
         if (follows := member.entering) is not None:
-            self.spark.sparkContext.cancelJobGroup(job_group(member))
+            with suppress(Exception):  # of a JVM that has gone nothing runs any more
+                self.spark.sparkContext.cancelJobGroup(job_group(member))
             follows.join()
         with self.turn:
             self.members = [one for one in self.members if one is not member]
             self.left = not self.members and not self.entering
-        if self.left and self.query is not None:
-            self.query.stop()
+        if self.left:
+            self.end()
 
     def close(self) -> None:
-        """See that nobody who follows it writes any more: another stream of the topic is to be begun."""
+        """See that it writes nothing any more, and let go of the inbox: another stream of the topic may be begun."""
         for member in list(self.entering):
             self.leave(member)
+        self.end()
+        with self.turn:
+            self.writer.release()
+
+    def end(self) -> None:
+        """Have no query that runs."""
+        if self.query is not None:
+            with suppress(Exception):
+                self.query.stop()
 
     @property
     def over(self) -> bool:
@@ -159,6 +173,9 @@ class TopicStream:
         for member in self.members:
             if member.error is not None:
                 self.leave(member)
+        if self.writer.fenced and self.fault is None:
+            self.fault = leases.Fenced("another driver reads the topic now", field=self.inbox.lease.name, cure="none")
+            self.end()
         if self.motion is not None:
             self.motion.update()
         if self.query is not None or self.over or not self.members:
