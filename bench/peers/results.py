@@ -91,9 +91,7 @@ def write(results: Results, file: Path) -> None:
 def here() -> Results:
     """No runs yet, on this machine, with what is installed."""
     memory = round(psutil.virtual_memory().total / 2**30)
-    machine = (
-        f"{psutil.cpu_count()} cores, {memory} GiB, Linux {platform.release()}, Python {platform.python_version()}"
-    )
+    machine = f"{psutil.cpu_count()} cores, {memory} GiB, {platform.system()}, Python {platform.python_version()}"
     pom = ElementTree.parse(SOURCE / "pom.xml").getroot()
     name = {"m": "http://maven.apache.org/POM/4.0.0"}
     versions = {package: version(package) for package in PACKAGES}
