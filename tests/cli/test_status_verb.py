@@ -16,7 +16,8 @@ from tally.supervise.status import Health, Status, broken
 TEN = datetime(2026, 11, 1, 10, tzinfo=UTC)
 HEALTH = Health(
     pipeline="demand", state="healthy", reason="it reads", lag_records=1234, watermark=TEN,
-    freshness_seconds=1.25, sealed_to=None, unexplained=0, next_step="nothing", watcher_seconds=2.0,
+    freshness_seconds=1.25, micro_batch_seconds=0.4, sealed_to=None, unexplained=0,
+    next_step="nothing", watcher_seconds=2.0,
 )  # fmt: skip
 GOOD = Status(
     health=HEALTH, version="v1", events_in=5678, newest_window=TEN + timedelta(minutes=5), sealed=3, held=1
@@ -51,6 +52,12 @@ def test_numbers_are_read_by_people(capsys: pytest.CaptureFixture[str]) -> None:
     shown = printed(capsys, GOOD)
     for text in ("5,678", "1,234", "2026-11-01 10:00:00", "–", "1.2"):
         assert text in shown
+
+
+def test_a_micro_batch_that_does_not_keep_its_pace_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "micro-batch" not in printed(capsys, GOOD)
+    slow = replace(GOOD, health=replace(HEALTH, micro_batch_seconds=3.27))
+    assert "demand: a micro-batch takes 3.3 s, where TALLY_TRIGGER_SECONDS says 1" in printed(capsys, GOOD, slow)
 
 
 def test_only_a_stream_that_needs_somebody_says_why(capsys: pytest.CaptureFixture[str]) -> None:

@@ -94,6 +94,17 @@ def test_a_pipeline_that_was_away_for_long_has_what_it_took() -> None:
         assert ledger.last_where(found[-1], partial(came_before, 30)) == found[29]
 
 
+def test_one_that_took_part_later_has_none_from_before_that() -> None:
+    keep(range(90))
+    fold()
+    told = {"generation": 1, "topic": "sales", "rows": 9, "delta_version": 7, "committed_at": 8}
+    shares.advance(Share(pipeline="late", version="v1", batch=80, since=70, **told))  # type: ignore[arg-type]
+    found = ledger.read("late", "v1")
+    assert [one.batch for one in found] == list(range(70, 81))
+    assert [ledger.at_or_after("late", "v1", 1, at) for at in (0, 72)] == [found[0], found[2]]
+    assert ledger.spans("late", "v1") == [(found[0], found[-1])] and ledger.applied("late", "v1")[0] == 11
+
+
 def test_what_the_lake_has_not_stays() -> None:
     assert fold() == [] and len(numbers()) == ALL
     keep(range(30, 90))

@@ -59,6 +59,17 @@ def test_a_pipeline_has_its_topic_s_micro_batches_up_to_its_own_newest() -> None
     assert ledger.read("other", "v1") == [] and ledger.newest("p", "v2") is None
 
 
+def test_one_that_took_part_later_has_none_from_before() -> None:
+    ledger.record(entry(batch) for batch in range(6))
+    for batch in (2, 3, 4):
+        shares.advance(replace(share(batch), since=2))
+    expected = [mine(batch, 4) for batch in range(2, 5)]
+    assert ledger.read("p", "v1") == expected and ledger.read("p", "v1", 1, first=0, last=3) == expected[:2]
+    assert [ledger.at_or_after("p", "v1", 1, batch) for batch in (0, 3)] == expected[:2]
+    assert ledger.last_where(expected[-1], lambda batch: batch.batch < 1) is None
+    assert ledger.applied("p", "v1")[0] == 3 and ledger.spans("p", "v1") == [(expected[0], expected[-1])]
+
+
 def test_an_own_generation_after_a_shared_one_is_the_newer() -> None:
     ledger.record([entry(0), entry(1), entry(0, ("p", "v1"), 2, HELD)])
     shares.advance(share(1))
@@ -82,6 +93,7 @@ def test_a_store_of_before_keeps_what_it_says_of_shared_streams(tmp_path: Path) 
     with alone(made) as connection:
         connection.execute(sa.text("DROP TABLE shares"))
         connection.execute(sa.text("ALTER TABLE ledger DROP COLUMN first"))
+        connection.execute(sa.text("ALTER TABLE streams DROP COLUMN took"))
         connection.execute(sa.text("UPDATE tally_revision SET version_num = '0002'"))
     rows = [asdict(one) for one in (*before, *own, entry(3))]  # of the topic itself, one was all that a repair left
     with made.begin() as connection:

@@ -69,6 +69,7 @@ def test_a_store_of_an_older_version_gets_the_columns_it_lacks_and_keeps_its_row
         connection.execute(sa.text("ALTER TABLE desired DROP COLUMN restarts"))
         connection.execute(sa.text("ALTER TABLE ledger DROP COLUMN ids"))
         connection.execute(sa.text("ALTER TABLE ledger DROP COLUMN first"))
+        connection.execute(sa.text("ALTER TABLE streams DROP COLUMN took"))
         connection.execute(sa.text("DROP TABLE shares"))
     engines.pop(str(store().url)).dispose()
     (row,) = incidents.opened("trips")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tally.base.safe_text import printable
+from tally.base.settings import settings
 from tally.cli.output import Json, say, show
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ COLUMNS = {
     "freshness_seconds": "right", "sealed_to": "left", "sealed": "right", "partial": "right",
     "held": "right", "unexplained": "right",
 }  # fmt: skip
+# A micro-batch that takes so many times its pace, and so many seconds, is worth a line.
+SLOW, SHORT = 2, 2.0
 CALM = dict.fromkeys(("starting", "catching_up", "paused", "stopping", "stopped", "outdated"), "yellow")
 COLOURS = {"healthy": "green", "idle": "green", **CALM}
 
@@ -58,12 +61,24 @@ def print_status(rows: Sequence[Status]) -> None:
     if not console.is_terminal:
         console.width = 1000
     console.print(table_of(rows))
+    for line in slow(rows):
+        console.print(line, markup=False)
     for row in rows:
         health = row.health
         if health.state not in ("healthy", "idle"):
             line = f"{health.pipeline}: {health.reason}; next: {health.next_step}"
             console.print(printable(line, keep="\n"), markup=False)
     console.print(watched(rows[0].health.watcher_seconds if rows else None))
+
+
+def slow(rows: Sequence[Status]) -> Iterator[str]:
+    """Of whose micro-batches the pace is not kept, and what that means."""
+    pace = settings().trigger_seconds
+    for row in rows:
+        took = row.health.micro_batch_seconds
+        if row.health.state == "healthy" and took is not None and took > max(SLOW * pace, SHORT):
+            said = f"takes {took:.1f} s, where TALLY_TRIGGER_SECONDS says {pace:g}"
+            yield f"{row.health.pipeline}: a micro-batch {said}: the next one takes all that came meanwhile"
 
 
 def watched(silent: float | None) -> str:

@@ -86,7 +86,10 @@ def spans(pipeline: str, version: str) -> list[tuple[MicroBatch, MicroBatch]]:
         for generation, *numbers in edges:
             query = run.query().where(ledger.c.generation == generation, ledger.c.batch.in_(numbers))
             both = run.rows_of(query.order_by(ledger.c.batch))
-            found.append((both[0], both[-1]))
+            first, last = both[0], both[-1]
+            if first.first is not None and first.first < run.since:  # it tells of older ones, too
+                first = at_or_after(pipeline, version, first.generation, run.since) or first
+            found.append((first, last))
     return found
 
 

@@ -160,6 +160,7 @@ streams = Table(
     Column("newest_window", BigInteger, nullable=False, default=0),
     Column("freshness", Float, nullable=False, default=-1.0),  # seconds from broker time to commit, newest batch
     Column("rows_per_second", Float, nullable=False, default=0.0),
+    Column("took", Float, nullable=False, server_default="-1"),  # seconds, the newest micro-batch
     Column("progressed_at", BigInteger, nullable=False, default=0),
     Column("behind", BigInteger, nullable=False, default=-1),  # records that waited at the newest micro-batch
     Column("gaining", Float, nullable=False, default=0.0),  # records a second by which that number shrinks

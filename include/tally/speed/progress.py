@@ -28,7 +28,10 @@ def freshness(pipeline: Pipeline, progress: Any) -> dict[str, Any]:
     found = progress["observedMetrics"]
     topics = [found[observation(topic)] for topic in pipeline.reads if observation(topic) in found]
     records = [row["newest_record"] for row in topics if row["newest_record"] is not None]
-    told: dict[str, Any] = {"rows_per_second": float(progress.get("processedRowsPerSecond") or 0.0)}
+    told: dict[str, Any] = {
+        "rows_per_second": float(progress.get("processedRowsPerSecond") or 0.0),
+        "took": float(progress["durationMs"].get("triggerExecution", 0)) / 1000,
+    }
     if records:
         told["freshness"] = max(0.0, (ended - max(records)) / 1000)
     if topics and topics[0]["newest_event"] is not None:

@@ -39,6 +39,7 @@ class Health:
     lag_records: int | None
     watermark: datetime | None
     freshness_seconds: float | None
+    micro_batch_seconds: float | None  # how long the newest one took; the next one takes what came meanwhile
     sealed_to: datetime | None
     unexplained: int
     next_step: str
@@ -79,7 +80,7 @@ def diagnose(pipeline: Pipeline | str) -> Health:
     end = seals.sealed_to(pipeline.name, pipeline.version)
     signs = signs_of(pipeline, newest)
     found = verdict(signs)
-    fresh = float(signs.stream.get("freshness", -1.0))
+    fresh, took = (float(signs.stream.get(name, -1.0)) for name in ("freshness", "took"))
     return Health(
         pipeline=pipeline.name,
         state=found.state,
@@ -87,6 +88,7 @@ def diagnose(pipeline: Pipeline | str) -> Health:
         lag_records=signs.lag,
         watermark=from_millis(newest.watermark) if newest and newest.watermark > 0 else None,
         freshness_seconds=round(fresh, 3) if fresh >= 0 else None,
+        micro_batch_seconds=round(took, 3) if took >= 0 else None,
         sealed_to=None if end is None else from_millis(end),
         unexplained=unexplained(pipeline),
         next_step=found.next_step,
@@ -217,6 +219,7 @@ def broken(name: str, fault: TallyError) -> Status:
         lag_records=None,
         watermark=None,
         freshness_seconds=None,
+        micro_batch_seconds=None,
         sealed_to=None,
         unexplained=0,
         next_step=f"{fault.cure or 'mend the file'}; tally check shows every fault",

@@ -225,6 +225,7 @@ class TopicStream:
         waiting = sum(max(0, left) for left in self.waiting(taken.ranges).values())
         told: dict[str, Any] = {
             "rows_per_second": sum(to - start for start, to in ranges.values()) / seconds,
+            "took": seconds,
             "behind": waiting,
             "gaining": self.gain.seen(now, waiting),
         }
