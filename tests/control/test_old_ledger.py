@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -103,6 +107,18 @@ def test_one_that_took_part_later_has_none_from_before_that() -> None:
     assert [one.batch for one in found] == list(range(70, 81))
     assert [ledger.at_or_after("late", "v1", 1, at) for at in (0, 72)] == [found[0], found[2]]
     assert ledger.spans("late", "v1") == [(found[0], found[-1])] and ledger.applied("late", "v1")[0] == 11
+
+
+@pytest.mark.parametrize(("where", "left"), [("before", ALL), ("after", 25)])
+def test_killed_beside_a_fold_nothing_is_lost_and_the_next_one_finds_its_place(where: str, left: int) -> None:
+    keep(range(90))
+    script = f"from tally.batch import maintain as m; m.now_ms = lambda: {NOW}; list(m.fold_ledger())"
+    env = {**os.environ, "TALLY_FAILPOINT": f"maintain.{where}_fold_ledger"}
+    assert subprocess.run([sys.executable, "-c", script], env=env).returncode == -signal.SIGKILL
+    assert len(numbers()) == left
+    assert ledger.read(STREAM.name, STREAM.version) == [entry(batch) for batch in range(ALL)]
+    fold()
+    assert len(numbers()) == 25
 
 
 def test_what_the_lake_has_not_stays() -> None:
