@@ -99,7 +99,7 @@ def test_whatever_is_done_to_a_row_is_named(made: World, spark: SparkSession) ->
             named = [one for one in found if says in str(one) and (one.first, one.partition) == (16, 0)]
             assert named and named[0].seq == 1, (says, HARMS.index((harm, says)), found)
         table.restoreToVersion(whole)
-        assert verification.verify(spark, verification.Extent(topic=topic)) == []
+    assert verification.verify(spark, verification.Extent(topic=topic)) == []
 
 
 @pytest.mark.parametrize(("harm", "says"), HARMS[:2])
