@@ -11,6 +11,7 @@ from bench import (
     archive,
     catching_up,
     decode,
+    differing,
     freshness,
     hops,
     idle,
@@ -21,6 +22,7 @@ from bench import (
     open_windows,
     parts,
     proof,
+    restate,
     scattered,
     supervision,
 )
@@ -29,6 +31,8 @@ MEASUREMENTS = {
     "proof": proof.measure,
     "scattered": scattered.measure,
     "agreeing": agreeing.measure,
+    "differing": differing.measure,
+    "restate": restate.measure,
     "month": month.measure,
     "freshness": freshness.measure,
     "many": many.measure,
@@ -53,10 +57,12 @@ def main() -> int:
     parser.add_argument("--windows", default="300,3000,30000", help="numbers of scattered windows, by commas")
     parser.add_argument("--kinds", default="tumbling,hopping,session", help="kinds of scattered windows, by commas")
     parser.add_argument("--agreeing", default="60,600,6000", help="numbers of windows that agree, by commas")
+    parser.add_argument("--rows", default="100000,1000000", help="numbers of rows of which three differ, by commas")
+    parser.add_argument("--events", type=int, default=1_000_000, help="archived events that are stated again")
     parser.add_argument("--seconds", type=float, default=180.0, help="length of the freshness measurement")
     parser.add_argument("--rate", type=float, default=2_000.0, help="rides a second of the freshness measurement")
     parser.add_argument("--pipelines", type=int, default=16, help="pipelines on one topic in one driver")
-    parser.add_argument("--events", type=float, default=500.0, help="events a second for them")
+    parser.add_argument("--many-events", type=float, default=500.0, help="events a second for them")
     parser.add_argument("--many-seconds", type=float, default=90.0, help="how long they are looked at, once warm")
     parser.add_argument("--open-groups", default="1000,10000,100000,1000000", help="numbers of open groups, by commas")
     parser.add_argument("--bids", type=int, default=200_000, help="events that a stream catches up on")

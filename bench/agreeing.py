@@ -11,17 +11,13 @@ import random
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
 
-from bench.home import fresh_home, tally
-from bench.scattered import EVENTS, KEYS, MINUTE, PIPELINE, T0, TOPICS, WINDOWS, iso, said
+from bench.home import tally
+from bench.scattered import EVENTS, KEYS, MINUTE, T0, TOPICS, WINDOWS, catalogue, iso, said
 
 WITH_IDS = TOPICS.replace('schema="', 'schema="id BIGINT, ').replace('event_time="at"', 'event_time="at", unique="id"')
 REPEATS = 5
@@ -78,7 +74,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def run(size: int) -> dict[str, Any]:
-    with catalogue() as (home, bootstrap):
+    with catalogue(WINDOWS["tumbling"], WITH_IDS) as (home, bootstrap):
         send(bootstrap, size)
         tally("stream", "--until-caught-up")
         span = iso(T0), iso(T0 + size * MINUTE)
@@ -98,17 +94,6 @@ def run(size: int) -> dict[str, Any]:
         "duckdb": middle(read),
         "times_duckdb": round(middle(compared)["wall_seconds"] / middle(read)["wall_seconds"], 1),
     }
-
-
-@contextmanager
-def catalogue() -> Iterator[tuple[Path, str]]:
-    """A home with one topic and one pipeline; its folder and the broker's address."""
-    with tempfile.TemporaryDirectory(prefix="tally-catalogue-") as folder:
-        (Path(folder) / "pipelines").mkdir()
-        (Path(folder) / "topics.py").write_text(WITH_IDS)
-        (Path(folder) / "pipelines" / "sums.py").write_text(PIPELINE.format(window=WINDOWS["tumbling"]))
-        with fresh_home(TALLY_CATALOG=folder, TALLY_SPARK_MEMORY="1g", TALLY_MAX_OFFSETS_PER_TRIGGER="20000") as home:
-            yield home, tally("up")["bootstrap"]
 
 
 def send(bootstrap: str, size: int) -> None:

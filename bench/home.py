@@ -1,15 +1,16 @@
-"""A TALLY_HOME of its own for one measurement, with a broker, gone again at the end."""
+"""A TALLY_HOME of its own for one measurement, with a broker, gone again at the end; and what a process costs."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,18 @@ def fresh_home(**settings: str) -> Iterator[Path]:
         os.environ.update(before)
 
 
+@contextmanager
+def catalogue(topics: str, pipelines: dict[str, str], **settings: str) -> Iterator[tuple[Path, str]]:
+    """A new home with a catalogue of its own, given as text; its folder and the broker's address."""
+    with tempfile.TemporaryDirectory(prefix="tally-catalogue-") as folder:
+        (Path(folder) / "pipelines").mkdir()
+        (Path(folder) / "topics.py").write_text(topics)
+        for name, text in pipelines.items():
+            (Path(folder) / "pipelines" / f"{name}.py").write_text(text)
+        with fresh_home(TALLY_CATALOG=folder, **settings) as home:
+            yield home, tally("up")["bootstrap"]
+
+
 def tally(*arguments: str) -> Any:
     """Run one verb with --json to its end; its document."""
     done = subprocess.run([TALLY, *arguments, "--json"], capture_output=True, text=True, check=False)
@@ -45,24 +58,55 @@ def tally(*arguments: str) -> Any:
 
 
 def timed(*arguments: str) -> tuple[Any, dict[str, float]]:
-    """Run one verb; its document, and what it cost: wall seconds, CPU seconds of it and its JVM, peak memory in MB."""
-    peak, cpu, began = 0, dict[int, float](), time.monotonic()
-    with tempfile.TemporaryFile("w+") as out:  # no pipe: a document of thousands of ranges would fill it, and wait
-        process = subprocess.Popen([TALLY, *arguments, "--json"], stdout=out, stderr=subprocess.DEVNULL)
+    """Run one verb; its document, and what it cost."""
+    return run([TALLY, *arguments, "--json"])
+
+
+def run(command: Sequence[str]) -> tuple[Any, dict[str, float]]:
+    """Run a command; the JSON of its last line, and what it cost.
+
+    That is wall seconds, CPU seconds of it and its JVM, megabytes that these read from files and sockets, peak memory
+    in MB.
+    """
+    peak, used, began = 0, dict[int, tuple[float, int]](), time.monotonic()
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as faults:
+        # No pipe: a document of thousands of ranges would fill it, and wait.
+        process = subprocess.Popen(command, stdout=out, stderr=faults)
         parent = psutil.Process(process.pid)
         while process.poll() is None:
             peak = max(peak, memory(parent))
-            cpu.update(cpu_by_process(parent))
-            time.sleep(0.2)
+            used.update(used_by_process(parent))
+            time.sleep(0.1)
         took = time.monotonic() - began
         out.seek(0)
-        document = json.loads(out.read().strip().splitlines()[-1])
+        faults.seek(0)
+        lines = out.read().strip().splitlines()
+        if not lines:
+            raise SystemExit(f"{' '.join(command[:4])} ended with {process.returncode}: {faults.read()[-2000:]}")
+        document = json.loads(lines[-1])
     cost = {
         "wall_seconds": round(took, 1),
-        "cpu_seconds": round(sum(cpu.values()), 1),
+        "cpu_seconds": round(sum(cpu for cpu, _ in used.values()), 1),
+        "read_mb": round(sum(read for _, read in used.values()) / 1e6),
         "peak_mb": round(peak / 2**20),
     }
     return document, cost
+
+
+def middle(costs: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The median of each part of some costs, and the fastest and the slowest of the wall times."""
+    walls = sorted(cost["wall_seconds"] for cost in costs)
+    found = {name: statistics.median(cost[name] for cost in costs) for name in costs[0]}
+    return {**found, "fastest": walls[0], "slowest": walls[-1]}
+
+
+def used_by_process(parent: psutil.Process) -> dict[int, tuple[float, int]]:
+    """CPU seconds and bytes read so far of a process and all below it."""
+    found = {}
+    for pid, cpu in cpu_by_process(parent).items():
+        with suppress(psutil.Error):
+            found[pid] = cpu, psutil.Process(pid).io_counters().read_chars
+    return found
 
 
 def cpu_by_process(parent: psutil.Process) -> dict[int, float]:

@@ -18,12 +18,12 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Each way in a home of its own; `wrong` is empty where the rows are what the sales come to."""
     return {
         "pipelines": given.pipelines,
-        "rate": given.events,
+        "rate": given.many_events,
         "seconds": given.many_seconds,
         **{way: one_way(given, WAYS[way]) for way in given.ways.split(",")},
     }
 
 
 def one_way(given: argparse.Namespace, engine: Live) -> dict[str, Any]:
-    numbers, wrong = follow(engine, given.pipelines, given.events, given.many_seconds)
+    numbers, wrong = follow(engine, given.pipelines, given.many_events, given.many_seconds)
     return {**numbers, "wrong": wrong}

@@ -18,7 +18,7 @@ EVENTS = 400  # an hour
 def measure(_: argparse.Namespace) -> dict[str, Any]:
     """What the backfill found against what was sent, and what it cost."""
     late = [(T0 + hour * HOUR + 2_000, hour % KEYS, 0.25) for hour in range(0, HOURS, 2)]
-    with catalogue('tumbling("1 hour")') as bootstrap:
+    with catalogue('tumbling("1 hour")') as (_, bootstrap):
         events = list(on_time())
         send(bootstrap, [*events, (T0 + (HOURS + 2) * HOUR, 0, 1.0)])
         tally("stream", "--until-caught-up")

@@ -10,7 +10,6 @@ import argparse
 import json
 import random
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +17,8 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from bench.home import fresh_home, tally, timed
+from bench import home
+from bench.home import tally, timed
 
 MINUTE = 60_000
 T0 = 1_767_600_000_000
@@ -62,18 +62,15 @@ def said(found: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def catalogue(window: str) -> Iterator[str]:
-    """A home with one topic and one pipeline of such windows; the broker's address."""
-    with tempfile.TemporaryDirectory(prefix="tally-catalogue-") as folder:
-        (Path(folder) / "pipelines").mkdir()
-        (Path(folder) / "topics.py").write_text(TOPICS)
-        (Path(folder) / "pipelines" / "sums.py").write_text(PIPELINE.format(window=window))
-        with fresh_home(TALLY_CATALOG=folder, TALLY_SPARK_MEMORY="1g", TALLY_MAX_OFFSETS_PER_TRIGGER="20000"):
-            yield tally("up")["bootstrap"]
+def catalogue(window: str, topics: str = TOPICS) -> Iterator[tuple[Path, str]]:
+    """A home with one topic and one pipeline of such windows; its folder and the broker's address."""
+    settings = {"TALLY_SPARK_MEMORY": "1g", "TALLY_MAX_OFFSETS_PER_TRIGGER": "20000"}
+    with home.catalogue(topics, {"sums": PIPELINE.format(window=window)}, **settings) as made:
+        yield made
 
 
 def run(kind: str, size: int) -> dict[str, Any]:
-    with catalogue(WINDOWS[kind]) as bootstrap:
+    with catalogue(WINDOWS[kind]) as (_, bootstrap):
         events = list(on_time(size))
         send(bootstrap, [*events, (T0 + (size + 60) * MINUTE, 0, 1.0)])
         tally("stream", "--until-caught-up")

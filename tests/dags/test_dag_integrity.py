@@ -189,6 +189,7 @@ def test_spark_work_is_a_spark_submit_in_the_pool(dags: dict[str, Any], monkeypa
     assert len(spark) == 2 * len(PIPELINES) + 4
     for task in spark:
         assert task.pool == "default_pool"
+        assert task.first == ("compare" if Path(task.application).name == "reconcile.py" else "")
         assert Path(task.application).is_file(), task.application
 
 

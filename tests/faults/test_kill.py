@@ -20,7 +20,8 @@ from world import World
 
 from tally.base.settings import settings
 from tally.control import runs, seals
-from tally.reconcile.rows.digest import Digest, digests
+from tally.reconcile.rows.digest import Digest
+from tally.reconcile.rows.hashes import digests
 
 NAME = "tumbling_u"
 # Ends that tell most; `make faults` kills at every other one too.

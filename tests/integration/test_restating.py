@@ -15,7 +15,8 @@ from tally.base.duration import from_millis, iso
 from tally.batch import restate
 from tally.catalog.ranges import without
 from tally.jobs.batch import batch
-from tally.reconcile.rows.digest import Digest, digests
+from tally.reconcile.rows.digest import Digest
+from tally.reconcile.rows.hashes import digests
 
 NAMES = ["hopping_u", "session_p", "join_p"]
 SPAN = range(T0 - 70 * MINUTE, T0 + 80 * MINUTE, 25 * MINUTE + 7000)  # edges that fall on no window's

@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from tally.base.errors import AnswerIsNo, TallyError
 from tally.host.answer import VARIABLE, Answer, awaited, refuse
 from tally.lake.memory import JvmEnded
-from tally.orchestration import application
+from tally.orchestration import application, steps
 from tally.orchestration.application import SparkApplication
 
 NO = AnswerIsNo("no such window", pipeline="trips", cure="tally check")
@@ -25,7 +25,7 @@ NO = AnswerIsNo("no such window", pipeline="trips", cure="tally check")
 @pytest.fixture(autouse=True)
 def own_home(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TALLY_HOME", str(tmp_path))
-    monkeypatch.setattr(application, "is_configured", lambda: False)
+    monkeypatch.setattr(application, "master", lambda: None)
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT", raising=False)
     monkeypatch.setitem(os.environ, "AIRFLOW_CONN_SPARK_DEFAULT", "")  # what a task sets is undone with it
 
@@ -61,6 +61,62 @@ def test_its_own_words_are_the_tasks_failure_and_only_a_no_is_final(
     with pytest.raises(AirflowException) as failed:
         task.execute({})
     assert type(failed.value) is kind and all(word in str(failed.value) for word in words)
+
+
+def submitted(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The arguments of each application that is submitted from here on."""
+    found: list[list[str]] = []
+    monkeypatch.setattr(SparkSubmitHook, "submit", lambda hook, *_, **__: found.append(hook._application_args))
+    return found
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, answer: Any) -> list[tuple[str, ...]]:
+    """What the step of a comparison is asked from here on; it answers so, or raises it."""
+    found: list[tuple[str, ...]] = []
+
+    def step(*arguments: str) -> bool:
+        found.append(arguments)
+        if isinstance(answer, Exception):
+            raise answer
+        return bool(answer)
+
+    monkeypatch.setattr(steps, "compare", step)
+    return found
+
+
+def comparing() -> SparkApplication:
+    return SparkApplication(
+        script="reconcile.py", arguments=["trips", "", "--ticket", "t"], first="compare", task_id="compare"
+    )
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_spark_is_asked_only_what_is_not_done_without_it(done: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent, first = submitted(monkeypatch), asked(monkeypatch, done)
+    comparing().execute({})
+    assert first == [("trips", "--ticket", "t")]
+    assert sent == ([] if done else [["trips", "--ticket", "t"]])
+
+
+@pytest.mark.parametrize(
+    ("refusal", "kind"), [(NO, AirflowFailException), (TallyError("it is locked", field="x"), AirflowException)]
+)
+def test_a_refusal_without_spark_is_the_applications_own(
+    refusal: TallyError, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent, _ = submitted(monkeypatch), asked(monkeypatch, refusal)
+    with pytest.raises(AirflowException) as failed:
+        comparing().execute({})
+    assert type(failed.value) is kind and str(failed.value) == str(refusal) and sent == []
+
+
+@pytest.mark.parametrize(("theirs", "setting"), [("spark://theirs:7077", "local[2]"), (None, "spark://ours:7077")])
+def test_a_spark_elsewhere_is_not_spoken_for(theirs: str | None, setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(application, "master", lambda: theirs)
+    monkeypatch.setenv("TALLY_SPARK_MASTER", setting)
+    sent, first = submitted(monkeypatch), asked(monkeypatch, True)
+    comparing().execute({})
+    assert first == [] and len(sent) == 1
 
 
 def test_an_answer_is_read_once_and_leaves_nothing_behind() -> None:

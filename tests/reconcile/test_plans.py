@@ -20,6 +20,9 @@ from tally.reconcile.cut import Cut
 from tally.reconcile.replay import expected_rows
 from tally.reconcile.rows.differences import by_slot_rows, side_by_side
 from tally.sources import archive
+from tally.sources.witnesses import verification
+from tally.sources.witnesses.checksum import hourly
+from tally.sources.witnesses.claims import EVERYTHING, Claimed
 
 KINDS = ("tumbling_u", "hopping", "session_u", "join_u")
 
@@ -83,3 +86,29 @@ def test_no_plan_grows_with_windows_or_micro_batches(
         lengths.append([length([batch]), length(frames), length([stream]), length([by_slot_rows(rows, 1)])])
     few, many = lengths
     assert all(abs(a - b) < 0.05 * a for a, b in zip(few, many, strict=True)), (few, many)
+
+
+def scans(frame: DataFrame) -> list[set[str]]:
+    """The columns of each table that a plan reads, as often as it does."""
+    leaves = frame._jdf.queryExecution().executedPlan().collectLeaves()
+    return [set(leaves.apply(at).schema().fieldNames()) for at in range(leaves.size())]
+
+
+def test_a_restatement_reads_the_archive_once_and_what_its_function_names(
+    spark: SparkSession, pipelines: dict[str, Pipeline]
+) -> None:
+    pipeline = pipelines["tumbling_u"]
+    (topic,) = pipeline.reads
+    found = scans(kind_of(pipeline).scope(spark, scattered(2), {topic.name: 0}).rows)
+    assert len(found) == 1 and {"shop", topic.event_time} <= found[0] < {*topic.columns, "_date"}
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_keys_and_values_are_read_where_they_are_held_against_something(
+    spark: SparkSession, pipelines: dict[str, Pipeline], deep: bool
+) -> None:
+    (topic,) = pipelines["tumbling_u"].reads
+    claims = Claimed(place="archive", since=-1, baseline=0, ranges=EVERYTHING, said={}, exact=True)
+    rows = verification.read(spark, topic, "archive", None, 0)
+    (found,) = scans(hourly(rows, topic, **verification.asked(claims, deep)))
+    assert set(topic.columns) <= found and found.isdisjoint({"_key", "_value"}) is not deep

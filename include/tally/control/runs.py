@@ -88,6 +88,13 @@ def keep_comparison(number: int, summary: dict[str, Any], slots: list[dict[str, 
         )
 
 
+def withdraw(number: int) -> None:
+    """Take back a comparison that was begun and found nothing: no row anywhere bears its id."""
+    mine = (reconciliations.c.id == number) & (reconciliations.c.verdict == "comparing")
+    with store().begin() as connection:
+        connection.execute(sa.delete(reconciliations).where(mine))
+
+
 def judge_reconciliation(number: int, verdict: str, data_docs: str, summary: dict[str, Any]) -> None:
     """Write the verdict of a comparison and the path of its Data Docs."""
     with store().begin() as connection:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
+from tally.base.errors import AnswerIsNo, TallyError
 from tally.base.settings import REPO, Settings, settings
 from tally.host.answer import HEAP_IS_FULL, Answer, awaited
 from tally.host.process import write_whole
@@ -25,9 +27,12 @@ LOGGING = REPO / "spark" / "log4j2.properties"
 
 
 class SparkApplication(SparkSubmitOperator):  # type: ignore[misc]
-    """Runs a script of spark/ by spark-submit; what it prints is the task's log, and its refusal the task's failure."""
+    """Runs a script of spark/ by spark-submit; what it prints is the task's log, and its refusal the task's failure.
 
-    def __init__(self, *, script: str, arguments: Sequence[str], **kwargs: Any) -> None:
+    `first` names a step that is asked before: where that has done it all, no JVM is started.
+    """
+
+    def __init__(self, *, script: str, arguments: Sequence[str], first: str = "", **kwargs: Any) -> None:
         super().__init__(
             application=str(REPO / "spark" / script),
             application_args=list(arguments),
@@ -37,18 +42,22 @@ class SparkApplication(SparkSubmitOperator):  # type: ignore[misc]
             **kwargs,
         )
         self.application_args: list[str] | None
+        self.first = first
 
     def execute(self, context: Any) -> None:
-        """Submit and wait. An answer of no is final; all else may be retried."""
+        """Submit and wait, unless it is done already. An answer of no is final; all else may be retried."""
         run = settings()
-        if not is_configured():
+        arguments = [str(argument) for argument in self.application_args or [] if argument]
+        chosen = master()
+        if self.first and (chosen or run.spark_master).startswith("local") and is_done(self.first, arguments):
+            return
+        if chosen is None:
             os.environ[f"AIRFLOW_CONN_{CONNECTION.upper()}"] = connection(run)
         os.environ.update(
             SPARK_HOME=str(spark_home()), PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable
         )
         if run.spark_master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        arguments = [str(argument) for argument in self.application_args or [] if argument]
         self.application_args = arguments
         # In a file, not on the command line: thirty --conf would bury the one line that a reader of the log wants.
         self.properties_file = str(properties(run))
@@ -63,6 +72,15 @@ class SparkApplication(SparkSubmitOperator):  # type: ignore[misc]
             context["outlet_events"][asset].extra = {"arguments": " ".join(arguments)}
 
 
+def is_done(step: str, arguments: Sequence[str]) -> bool:
+    """Whether a step has done without Spark what the arguments ask for; its refusal is the application's own."""
+    try:
+        return bool(getattr(import_module("tally.orchestration.steps"), step)(*arguments))
+    except TallyError as error:
+        raise_as_said(Answer(said=str(error), final=isinstance(error, AnswerIsNo)))
+        raise
+
+
 def raise_as_said(answer: Answer) -> None:
     """Fail as the application itself said, if it said so; its JVM is the parent, and may take it along unheard."""
     if answer.said:
@@ -71,13 +89,12 @@ def raise_as_said(answer: Answer) -> None:
         raise AirflowException(str(memory.full("", memory.BATCH))) from None
 
 
-def is_configured() -> bool:
-    """Whether somebody made the connection: in Airflow's UI, in a secrets backend, in the environment."""
+def master() -> str | None:
+    """The Spark of the connection that somebody made: in Airflow's UI, a secrets backend, the environment; or none."""
     try:
-        Connection.get(CONNECTION)
+        return str(Connection.get(CONNECTION).host or "")
     except AirflowNotFoundException:
-        return False
-    return True
+        return None
 
 
 def connection(run: Settings) -> str:

@@ -43,6 +43,7 @@ class Node:
     id: str
     kind: Literal["spark", "python"]
     runs: str  # spark: a file of spark/; python: a function of tally.orchestration.steps
+    first: str = ""  # spark: a function of steps that is asked first, and says whether that has done it without Spark
     doc: str
     after: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()  # spark; an argument that renders empty is left out
@@ -241,8 +242,8 @@ def judged(
     minutes = timedelta(minutes=15)
     return (
         Node(
-            id="compare", kind="spark", runs="reconcile.py", after=after, per_item_of=per_item_of,
-            doc="Compares both layers row by row, and explains each difference.",
+            id="compare", kind="spark", runs="reconcile.py", first="compare", after=after, per_item_of=per_item_of,
+            doc="Compares both layers row by row. Where rows differ, Spark explains each; else none is started.",
             arguments=(pipeline, *arguments, "--ticket", TICKET),
             inlets=(f"batch/{pipeline}",) if assets else (),
         ),

@@ -125,7 +125,9 @@ def operator(node: Node, before: Callable[[Any], None] | None = None) -> BaseOpe
             f"{{{{ ti.xcom_pull(task_ids='{node.per_item_of}', map_indexes=-1)[ti.map_index]['from'] }}}}"
         )
     if node.kind == "spark":
-        return SparkApplication(script=node.runs, arguments=node.arguments, pool=settings().spark_pool, **common)
+        return SparkApplication(
+            script=node.runs, arguments=node.arguments, first=node.first, pool=settings().spark_pool, **common
+        )
     return PythonOperator(
         python_callable=call,
         op_args=[node.runs],

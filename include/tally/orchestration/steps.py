@@ -174,6 +174,15 @@ def plan(pipeline: str, since: str, until: str, chunk_hours: str, dry_run: str) 
     return [chunk.as_dict() for chunk in made.chunks]
 
 
+def compare(*arguments: str) -> bool:
+    """Compare as spark/reconcile.py does by these arguments, if that takes no JVM; whether it is done."""
+    from tally.jobs.compare import without_spark
+
+    said = without_spark(arguments)
+    print(said or "only Spark can tell: it is asked now")
+    return said is not None
+
+
 def judge(pipeline: str, ticket: str) -> None:
     """Judge this run's comparison. AnswerIsNo with the verdict when windows are held; the rest is sealed."""
     logging.getLogger("great_expectations").setLevel(logging.ERROR)  # it tells of its own workings, hundreds of lines

@@ -37,14 +37,26 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
+Start = Callable[[], "SparkSession"]
+
+
+class SparkIsNeeded(Exception):
+    """A comparison that was to start no JVM has come to where it takes one; nothing of it is kept."""
+
+
+def no_spark() -> SparkSession:
+    """In place of a session, where none may be started."""
+    raise SparkIsNeeded
 
 
 @memory.told(memory.BATCH)
-def compare(name: str, start: str | None = None, end: str | None = None, ticket: str = "") -> int:
+def compare(
+    name: str, start: str | None = None, end: str | None = None, ticket: str = "", *, spark: Start | None = None
+) -> int:
     """Compare a range of windows, or all that are due, and keep what was found; the comparison's id."""
     pipeline = catalogue().pipeline(name)
     wanted = asked(pipeline, start, end)
-    spark = partial(session, f"tally-reconcile-{name}", brief=True)  # started by what needs it, once
+    spark = spark or partial(session, f"tally-reconcile-{name}", brief=True)  # started by what needs it, once
     meaning = kept(pipeline) or of(spark(), pipeline)
 
     # 1. Choose the instant at which both layers are compared: a micro-batch whose every offset the archive holds.
@@ -56,6 +68,19 @@ def compare(name: str, start: str | None = None, end: str | None = None, ticket:
 
     # 3. Take a number, under which the rows that differ are kept.
     begun = open_comparison(cut, ranges, ticket)
+    try:
+        found = compared(spark, begun, cut, meaning)
+    except SparkIsNeeded:  # whoever asks Spark takes a number of its own
+        runs.withdraw(begun.number)
+        raise
+    comparison.keep(found)
+    failpoint("reconcile.after_compare")
+    return begun.number
+
+
+def compared(spark: Start, begun: Comparison, cut: Cut, meaning: Meaning) -> Comparison:
+    """What a comparison finds in its ranges; the rows that differ are in the audit table then."""
+    ranges = begun.ranges
 
     # 4. Read as much of the ledger as the events of these windows need.
     cut = with_ledger(cut, ranges)
@@ -73,13 +98,11 @@ def compare(name: str, start: str | None = None, end: str | None = None, ticket:
     # 7. Keep what was counted for the judge, with the state of each slot.
     found = replace(with_counts(begun, both, explained), meaning=meaning.as_json())
     states = slot_states(cut, ranges, both.slots, explained, unaccounted)
-    ingest, archive = ingest_balance(pipeline), ingests(cut)
-    comparison.keep(replace(found, slots=states, conserved=conserved, ingest=ingest, archive=archive))
-    failpoint("reconcile.after_compare")
-    return begun.number
+    ingest, archive = ingest_balance(cut.pipeline), ingests(cut)
+    return replace(found, slots=states, conserved=conserved, ingest=ingest, archive=archive)
 
 
-def read(spark: Callable[[], SparkSession], cut: Cut, ranges: Sequence[Range], meaning: Meaning) -> Layers:
+def read(spark: Start, cut: Cut, ranges: Sequence[Range], meaning: Meaning) -> Layers:
     """Both layers, without a JVM where that is proven to say the same; the log says where Spark read them, and why."""
     try:
         return first_pass.read(cut, ranges, meaning)

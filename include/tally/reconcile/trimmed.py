@@ -21,7 +21,8 @@ from tally.reconcile import revisions
 from tally.reconcile.comparison import Comparison
 from tally.reconcile.cut import Cut
 from tally.reconcile.replay import expected_rows
-from tally.reconcile.rows.digest import NOTHING, alike, digests
+from tally.reconcile.rows.digest import NOTHING, alike
+from tally.reconcile.rows.hashes import digests
 from tally.sources.archived import Until
 from tally.speed.upkeep.fold import trimmed_days
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from tally.base.duration import from_millis
 from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
-from tally.reconcile.rows.digest import slot_of
+from tally.reconcile.rows.hashes import slot_of
 from tally.serving.state import (
     CLOSED,
     OPEN,

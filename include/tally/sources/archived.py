@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -14,6 +15,7 @@ from tally.catalog.ranges import Range, merge
 from tally.catalog.spec import Pipeline, Topic
 from tally.sources import archive
 from tally.sources.frames import without_duplicates
+from tally.sources.later_copies import later_copies
 from tally.sources.ranged import in_ranges
 
 
@@ -24,6 +26,8 @@ class Until:
     seq: int
 
 
+# Places that each task holds in memory, some 60 bytes each; where there are more, Spark sorts.
+MANY = 1_000_000
 Versions = Mapping[str, int | Until]
 
 
@@ -50,9 +54,21 @@ def archive_versions(pipeline: Pipeline) -> dict[str, archive.Ingest]:
 
 def events(spark: SparkSession, topic: Topic, ranges: Sequence[Range], version: int | Until | None) -> DataFrame:
     """A topic's archived events with event times in the ranges, duplicates dropped, with their places."""
+    rows = archived(spark, topic, version)
     if not topic.unique:
-        return in_ranges(archived(spark, topic, version), topic.event_time, ranges)
+        return in_ranges(rows, topic.event_time, ranges)
+    until = version.seq if isinstance(version, Until) else None
+    later = later_copies(topic, ranges, None if isinstance(version, Until) else version, until)
+    if later is not None:
+        return without(in_ranges(rows, topic.event_time, ranges), later)
     near = millis(topic.lateness)
-    around = merge((start - near, end + near) for start, end in ranges)
-    wide = in_ranges(archived(spark, topic, version), topic.event_time, around)
+    wide = in_ranges(rows, topic.event_time, merge((start - near, end + near) for start, end in ranges))
     return in_ranges(without_duplicates(wide, topic), topic.event_time, ranges)
+
+
+def without(events: DataFrame, places: pa.Table) -> DataFrame:
+    """The events but for those at these places."""
+    if not places.num_rows:
+        return events
+    there = events.sparkSession.createDataFrame(places)
+    return events.join(F.broadcast(there) if places.num_rows <= MANY else there, places.column_names, "left_anti")

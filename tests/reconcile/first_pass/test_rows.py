@@ -29,7 +29,7 @@ from tally.reconcile.first_pass import rows, unsure
 from tally.reconcile.first_pass.tables import Snapshot
 from tally.reconcile.first_pass.unsure import Unsure
 from tally.reconcile.rows.differences import Slot, by_slot
-from tally.reconcile.rows.digest import whole
+from tally.reconcile.rows.hashes import whole
 from tally.reconcile.rows.texts import hashed, of_strings
 from tally.speed.upkeep.fold import newest_rows
 
@@ -141,7 +141,7 @@ def test_every_slot_is_told_as_spark_tells_it(
         assert one == theirs[slot]
 
 
-def plain(minute: int, shop: int, total: float = 1.5, **changed: Any) -> Row:
+def plain(minute: int, shop: int | None, total: float = 1.5, **changed: Any) -> Row:
     start = from_millis(T0 + minute * MINUTE)
     values: Row = {name: None for name in SCHEMA.names}
     values |= {"window_start": start, "window_end": start + timedelta(minutes=1), "shop": shop, "n": 3, "total": total}
@@ -188,6 +188,9 @@ def test_more_rows_than_fit_are_left_to_spark_and_parts_of_them_are_hashed_alike
     [
         ([plain(0, 1), plain(0, 1)], [{**plain(0, 1), "_batch": 1}], "two rows"),
         ([plain(0, 1)], [{**plain(0, 1), "_batch": 1}, {**plain(0, 1, total=2.0), "_batch": 1}], "two rows"),
+        ([plain(0, 1), plain(0, 2), plain(0, 2)], [{**plain(0, 1), "_batch": 1}], "two rows"),
+        ([plain(0, 1)], [{**plain(0, shop), "_batch": 1} for shop in (1, 2, 2)], "two rows"),
+        ([plain(0, 1), plain(0, None), plain(0, None)], [{**plain(0, 1), "_batch": 1}], "two rows"),
         ([plain(0, 1)], [{**plain(0, 1), "_batch": None}], "no micro-batch"),
         ([plain(0, 1, window_end=None)], [{**plain(0, 1), "_batch": 1}], "no bounds"),
     ],

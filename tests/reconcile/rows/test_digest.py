@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from tally.reconcile.rows.digest import GRID, PARTED, TEXTS, Digest, alike, row_hash, same
+from tally.reconcile.rows.digest import GRID, PARTED, Digest, alike, same
+from tally.reconcile.rows.hashes import TEXTS, row_hash
 
 
 def text(spark: SparkSession, values: list[float]) -> str:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DoubleType, FloatType
 
 from tally.reconcile.rows import texts
-from tally.reconcile.rows.digest import Text, in_bits, in_decimals, whole
+from tally.reconcile.rows.hashes import Text, in_bits, in_decimals, whole
 
 COUNT = 1500
 Written = Callable[[Any, Any], Iterator[texts.Lot]]

@@ -21,7 +21,8 @@ from tally.control import runs
 from tally.control.seals import Seal
 from tally.kinds import kind_of
 from tally.reconcile.comparison import Comparison
-from tally.reconcile.rows.digest import NOTHING, alike, digests, same
+from tally.reconcile.rows.digest import NOTHING, alike, same
+from tally.reconcile.rows.hashes import digests
 from tally.reconcile.trimmed import vouchers
 from tally.sources.archived import Until, archive_versions
 from tally.sources.witnesses import commit_copies, verification

@@ -55,7 +55,7 @@ def of_topic(
     connection: duckdb.DuckDBPyConnection, cut: Cut, topic: Topic, times: Sequence[Range], sized: Collection[str]
 ) -> Account:
     events = read(connection, cut, topic, copies.around(cut, topic, times), sized)
-    if topic.unique and len(np.unique(events["_partition"] << 48 | events["_offset"])) < len(events["_offset"]):
+    if topic.unique and len(repeated_among(events["_partition"] << 48 | events["_offset"])):
         raise Unsure(f"the archive of {topic.name} has an offset twice")
     tagged = with_copies(with_fate(events, topic, cut), topic, cut)
     edges = np.array(merge(times), dtype="int64").reshape(-1) * 1000
@@ -143,8 +143,7 @@ class Copy(NamedTuple):
 
 def groups(tagged: Tagged) -> Iterator[list[Copy]]:
     """The events of each id that more than one bears."""
-    _, of, times = np.unique(tagged["_id"], return_inverse=True, return_counts=True)
-    rows = np.flatnonzero(times[of] > 1)
+    rows = np.flatnonzero(np.isin(tagged["_id"], repeated_among(tagged["_id"])))
     found = dict[int, list[Copy]]()
     names = ("_id", "_batch_index", "_time", "_ingest", "_arrived", "_partition", "_offset")
     columns = (rows.tolist(), *(tagged[name][rows].tolist() for name in names))
@@ -152,6 +151,13 @@ def groups(tagged: Tagged) -> Iterator[list[Copy]]:
         one = Copy(at=at, batch=batch, time=time, ingest=ingest, arrival=(arrival[0], arrival[1], arrival[2]))
         found.setdefault(key, []).append(one)
     yield from found.values()
+
+
+def repeated_among(values: Numbers) -> Numbers:
+    """The values that are there more than once: few, and a sort is all that it takes to know them."""
+    ordered = np.sort(values)
+    found: Numbers = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+    return found
 
 
 def counted(events: Tagged, cut: Cut, sized: Collection[str]) -> Account:

@@ -16,7 +16,7 @@ from tally.kinds.frames import called
 from tally.reconcile.cut import Cut, Offsets
 from tally.reconcile.replay import copies, fate
 from tally.reconcile.replay.filtered import with_filtered
-from tally.reconcile.rows.digest import row_hash
+from tally.reconcile.rows.hashes import row_hash
 from tally.sources.archived import archived
 from tally.sources.ranged import in_ranges
 

@@ -12,7 +12,8 @@ from pyspark.sql.types import DataType
 
 from tally.catalog.spec import Pipeline
 from tally.reconcile.rows import rounding
-from tally.reconcile.rows.digest import NOTHING, TEXTS, Digest, Text, over_at, row_hash, slot_of, texts_of
+from tally.reconcile.rows.digest import NOTHING, Digest
+from tally.reconcile.rows.hashes import TEXTS, Text, over_at, row_hash, slot_of, texts_of
 
 # The share of its size that may be rounding, and the size of what is summed in each floating measure.
 Limit = tuple[float, Sequence[float]]

@@ -76,6 +76,16 @@ def digits_of(values: Numbers, *, significant: int = FRACTION + 1, short: bool =
     return found
 
 
+def lengthened(found: Digits, values: Numbers) -> Digits:
+    """The digits of these numbers as they are where no single digit is allowed, by those where it is."""
+    alone = np.flatnonzero(found.count == 1)
+    longer, told = digits_of(values[alone], short=False), {}
+    for name, column in vars(found).items():
+        told[name] = column.copy()
+        told[name][alone] = getattr(longer, name)
+    return Digits(**told)
+
+
 def parts(values: Numbers, significant: int) -> tuple[Numbers, Numbers, Numbers]:
     """The fraction with its first bit at bit 52, the power of two of that bit, and how many bits are significant."""
     mantissa, power = np.frexp(values)  # of subnormal numbers, too

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tally.reconcile.rows.java_digits import FRACTION, Digits, digits_of
+from tally.reconcile.rows.java_digits import FRACTION, Digits, digits_of, lengthened
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
 # The places of some rows, and the bytes of their texts, a row each.
@@ -104,14 +104,17 @@ def of_strings(column: pa.Array) -> Iterator[Lot]:
         yield mine, np.hstack([constant(mine, GIVEN)[1], taken])
 
 
-def of_numbers(values: Numbers, null: Numbers, *, significant: int = FRACTION + 1) -> Iterator[Lot]:
-    """Floating numbers as Double.toString or, of fewer bits, Float.toString writes them."""
-    yield from led(values, null, lambda some: as_written(some, significant))
+def of_numbers(
+    values: Numbers, null: Numbers, *, significant: int = FRACTION + 1, known: list[Digits] | None = None
+) -> Iterator[Lot]:
+    """Floating numbers as Double.toString or, of fewer bits, Float.toString writes them; their digits go to `known`."""
+    yield from led(values, null, lambda some: as_written(some, significant, known))
 
 
-def in_decimals(values: Numbers, null: Numbers) -> Iterator[Lot]:
-    """Floating numbers as Java's %.9e writes them."""
-    yield from led(values + 0.0, null, with_ten_digits)
+def in_decimals(values: Numbers, null: Numbers, *, known: list[Digits] | None = None) -> Iterator[Lot]:
+    """Floating numbers as Java's %.9e writes them; `known` has the digits that Double.toString writes."""
+    told = iter(known or [])
+    yield from led(values + 0.0, null, lambda some: with_ten_digits(some, next(told, None)))
 
 
 def in_bits(values: Numbers, null: Numbers) -> Iterator[Lot]:
@@ -138,13 +141,15 @@ def led(values: Numbers, null: Numbers, write: Any) -> Iterator[Lot]:
             yield mine[some], np.hstack([constant(some, word)[1], text])
 
 
-def as_written(values: Numbers, significant: int) -> Iterator[Lot]:
+def as_written(values: Numbers, significant: int, known: list[Digits] | None = None) -> Iterator[Lot]:
     """Sizes with their point, or with an exponent where they are small or large."""
     zero = np.flatnonzero(values == 0)
     if len(zero):
         yield constant(zero, b"0.0")
     rest = np.flatnonzero(values > 0)
     found = digits_of(values[rest], significant=significant)
+    if known is not None:
+        known.append(found)
     for mine, count, exponent in alike(found):
         digits = found.digits[mine, :count] + np.uint8(ord("0"))
         yield rest[mine], np.hstack(list(pointed(mine, digits, count, exponent)))
@@ -173,13 +178,13 @@ def pointed(mine: Numbers, digits: Numbers, count: int, exponent: int) -> Iterat
         yield constant(mine, f"E{exponent - 1}".encode())[1]
 
 
-def with_ten_digits(values: Numbers) -> Iterator[Lot]:
+def with_ten_digits(values: Numbers, known: Digits | None = None) -> Iterator[Lot]:
     """Sizes with ten digits, the last one rounded by the next of those that Java writes: half of it goes up."""
     zero = np.flatnonzero(values == 0)
     if len(zero):
         yield constant(zero, b"0.000000000e+00")
     rest = np.flatnonzero(values > 0)
-    found = digits_of(values[rest], short=False)
+    found = digits_of(values[rest], short=False) if known is None else lengthened(known, values[rest])
     number = found.digits[:, :10].astype("int64") @ 10 ** np.arange(9, -1, -1) + (found.digits[:, 10] >= 5)
     over = number == 10**10
     number, exponent = np.where(over, 10**9, number), found.exponent + over - 1

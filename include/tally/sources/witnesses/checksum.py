@@ -37,11 +37,12 @@ def plain(topic: Topic) -> list[Column]:
     ]
 
 
-def hourly(records: DataFrame, topic: Topic, *, decoded: bool = True) -> DataFrame:
+def hourly(records: DataFrame, topic: Topic, *, decoded: bool = True, kept: bool = True) -> DataFrame:
     """Sums per `_partition`, `_cell` (hours since 1970), `_ingest` and `_reason` of records, valid and refused ones.
 
     A valid record's hour is that of its event time, a refused one's that of its broker time. `decoded`: the topic's
-    columns are there, and `rows` sums what was decoded of a record; `bytes` sums its key and value.
+    columns are there, and `rows` sums what was decoded of a record; `kept`: `bytes` sums its key and value, which are
+    most of what lies in a file. What is not asked for is not read.
     """
     place = [F.col(name) for name in PLACE]
     valid = F.col("_reason").isNull()
@@ -55,7 +56,7 @@ def hourly(records: DataFrame, topic: Topic, *, decoded: bool = True) -> DataFra
         "_reason",
         whole(F.unix_millis(time), HOUR).alias("_cell"),
         row.cast("bigint").alias("_rows"),
-        hashed([*place, F.col("_key"), F.col("_raw")]).alias("_bytes"),
+        (hashed([*place, F.col("_key"), F.col("_raw")]) if kept else F.lit(0).cast("bigint")).alias("_bytes"),
     )
     return bare.groupBy("_partition", "_cell", "_ingest", "_reason").agg(
         F.count(F.lit(1)).alias("count"),

@@ -138,7 +138,7 @@ def differences(rows: DataFrame, topic: Topic, claims: Claimed, deep: bool) -> l
     """Where records are not as claimed: first by range and partition, then, of these, commit by commit."""
     if not claims.ranges:
         return []
-    hours = hourly(of_ranges(rows, topic, claims, claims.ranges), topic, decoded=claims.exact)
+    hours = hourly(of_ranges(rows, topic, claims, claims.ranges), topic, **asked(claims, deep))
     cell = F.lit(0) if claims.ranges == EVERYTHING else F.col("_cell")
     there: dict[Cell, Sums] = {}
     for row in summed(hours, "_partition", cell.alias("_hour")).collect():
@@ -152,6 +152,11 @@ def differences(rows: DataFrame, topic: Topic, claims: Claimed, deep: bool) -> l
         p for p in there.keys() | wanted.keys() if not same(there.get(p), wanted.get(p), exact=claims.exact, deep=deep)
     }
     return narrowed(rows, topic, claims, wrong, deep) if wrong else []
+
+
+def asked(claims: Claimed, deep: bool) -> dict[str, bool]:
+    """Of what the sums are needed that `same` looks at."""
+    return {"decoded": claims.exact, "kept": deep or not claims.exact}
 
 
 def same(one: Sums | None, other: Sums | None, *, exact: bool = True, deep: bool = False) -> bool:
@@ -172,7 +177,7 @@ def narrowed(rows: DataFrame, topic: Topic, claims: Claimed, wrong: set[Cell], d
     units = sorted({unit for _, unit in wrong})
     inside = of_ranges(rows, topic, claims, [claims.ranges[unit] for unit in units])
     inside = inside.where(F.col("_partition").isin(sorted({partition for partition, _ in wrong})))
-    hours = summed(hourly(inside, topic, decoded=claims.exact), "_partition", "_ingest", "_cell").collect()
+    hours = summed(hourly(inside, topic, **asked(claims, deep)), "_partition", "_ingest", "_cell").collect()
     there: dict[tuple[int, int, int], Sums] = {}
     for row in hours:
         if (row["_partition"], claims.unit(row["_cell"] * HOUR)) in wrong:
