@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 
 from bench import (
@@ -12,6 +13,7 @@ from bench import (
     catching_up,
     decode,
     differing,
+    first_pass,
     freshness,
     hops,
     idle,
@@ -32,6 +34,7 @@ MEASUREMENTS = {
     "scattered": scattered.measure,
     "agreeing": agreeing.measure,
     "differing": differing.measure,
+    "first_pass": first_pass.measure,
     "restate": restate.measure,
     "month": month.measure,
     "freshness": freshness.measure,
@@ -59,6 +62,7 @@ def main() -> int:
     parser.add_argument("--agreeing", default="60,600,6000", help="numbers of windows that agree, by commas")
     parser.add_argument("--rows", default="100000,1000000", help="numbers of rows of which three differ, by commas")
     parser.add_argument("--events", type=int, default=1_000_000, help="archived events that are stated again")
+    parser.add_argument("--turns", type=int, default=3, help="how often each way of these takes its turn")
     parser.add_argument("--seconds", type=float, default=180.0, help="length of the freshness measurement")
     parser.add_argument("--rate", type=float, default=2_000.0, help="rides a second of the freshness measurement")
     parser.add_argument("--pipelines", type=int, default=16, help="pipelines on one topic in one driver")
@@ -79,6 +83,7 @@ def main() -> int:
     parser.add_argument("--kill-rate", type=float, default=50.0, help="rides a second meanwhile")
     parser.add_argument("--idle-seconds", type=float, default=900.0, help="length of the look at twenty idle streams")
     given = parser.parse_args()
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else each process compiles all that it imports anew
     for name in given.names or MEASUREMENTS:
         print(json.dumps({"measurement": name, **MEASUREMENTS[name](given)}), flush=True)
     return 0

@@ -26,7 +26,7 @@ import sys, time
 began = time.monotonic()
 from tally.reconcile.compare import compare
 number = compare("sums", sys.argv[1], sys.argv[2])
-took = time.monotonic() - began
+took, cpu = time.monotonic() - began, time.process_time()
 began = time.monotonic()
 compare("sums", sys.argv[1], sys.argv[2])
 again = time.monotonic() - began
@@ -34,7 +34,7 @@ from pyspark import SparkContext
 from tally.reconcile import comparison
 found = comparison.of(number)
 assert found.windows == found.equal == int(sys.argv[3]) and found.conserved.balanced, found.as_json()
-print(took, again, SparkContext._active_spark_context is not None)
+print(took, again, cpu, SparkContext._active_spark_context is not None)
 """
 # The same, left to Spark.
 BY_SPARK = (
@@ -60,11 +60,12 @@ newest = (
 )
 near = "abs(s.total - b.total) <= 1e-9 * abs(b.total)"
 both = f"({newest}) AS s JOIN read_parquet('{batch}') AS b USING (window_start, window_end, shop, n)"
-times = [began]
+times, cpu = [began], []
 for _ in range(2):
     assert duckdb.execute(f"SELECT count(*) FROM {both} WHERE {near}").fetchall() == [(int(sys.argv[3]),)]
     times.append(time.monotonic())
-print(times[1] - times[0], times[2] - times[1], False)
+    cpu.append(time.process_time())
+print(times[1] - times[0], times[2] - times[1], cpu[0], False)
 """
 
 
@@ -93,6 +94,7 @@ def run(size: int) -> dict[str, Any]:
         "compare": middle(compared),
         "duckdb": middle(read),
         "times_duckdb": round(middle(compared)["wall_seconds"] / middle(read)["wall_seconds"], 1),
+        "times_duckdb_cpu": round(middle(compared)["cpu_seconds"] / middle(read)["cpu_seconds"], 1),
     }
 
 
@@ -111,25 +113,27 @@ def send(bootstrap: str, size: int) -> None:
 
 
 def timed(script: str, *arguments: str) -> dict[str, Any]:
-    """Run it in a new process: seconds with and without Python's start, once more in it, and whether it had a JVM."""
+    """Run it in a new process: seconds with and without Python's start, its CPU seconds, seconds of the same once more
+    in it, and whether it had a JVM.
+    """
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False)
     took = time.monotonic() - began
     if done.returncode:
         raise SystemExit(done.stderr[-2000:])
-    *inside, jvm = done.stdout.split()[-3:]
-    once, again = (round(float(seconds), 2) for seconds in inside)
-    return {"wall_seconds": round(took, 2), "inside_seconds": once, "again_seconds": again, "jvm": jvm == "True"}
+    *told, jvm = done.stdout.split()[-4:]
+    once, again, cpu = (round(float(seconds), 2) for seconds in told)
+    found = {"inside_seconds": once, "cpu_seconds": cpu, "again_seconds": again, "jvm": jvm == "True"}
+    return {"wall_seconds": round(took - float(told[1]), 2), **found}
 
 
 def middle(runs: tuple[dict[str, Any], ...]) -> dict[str, Any]:
     """The medians of some runs, the fastest and the slowest."""
     walls = sorted(one["wall_seconds"] for one in runs)
-    inside, again = (statistics.median(one[name] for one in runs) for name in ("inside_seconds", "again_seconds"))
+    names = ("inside_seconds", "cpu_seconds", "again_seconds")
     return {
         "wall_seconds": statistics.median(walls),
         "spread": [walls[0], walls[-1]],
-        "inside_seconds": inside,
-        "again_seconds": again,
+        **{name: statistics.median(one[name] for one in runs) for name in names},
         "jvm": any(one["jvm"] for one in runs),
     }

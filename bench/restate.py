@@ -23,7 +23,7 @@ from bench.home import catalogue, middle, run, timed
 from bench.scattered import MINUTE, PIPELINE, T0, iso
 
 DAY = 24 * 60 * MINUTE
-KEYS, REPEATS = 16, 3
+KEYS = 16
 TOPICS = '''
 from tally import topic
 
@@ -52,7 +52,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     with catalogue(TOPICS, pipelines, TALLY_SPARK_MEMORY="2g") as (home, bootstrap):
         send(bootstrap, given.events, home / "sent.csv")
         batch(T0 - 2 * DAY, MINUTE)  # archives all, and states none of it
-        turns = [turn(home, bootstrap, number) for number in range(REPEATS)]
+        turns = [turn(home, bootstrap, number) for number in range(given.turns)]
     return {"events": given.events, **{name: middle([one[name] for one in turns]) for name in turns[0]}}
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tally.base.duration import millis
 from tally.base.sql_text import quoted
 from tally.catalog.spec import Pipeline
+from tally.lake import duck
 from tally.serving.state import (
     CLOSED,
     OPEN,
@@ -90,8 +91,6 @@ class Rows:
 
 def rows(pipeline: Pipeline, from_ms: int | None = None, to_ms: int | None = None, layer: Layer = "served") -> Rows:
     """What `read` returns, before it is computed."""
-    import duckdb
-
     check_request(pipeline, from_ms, to_ms, layer)
     slots, speed, batch = unmoved(pipeline, from_ms, to_ms, lambda layer: open_snapshot(layer, pipeline))
     known = batch or speed
@@ -100,8 +99,7 @@ def rows(pipeline: Pipeline, from_ms: int | None = None, to_ms: int | None = Non
     front = [*WINDOW, *pipeline.key]
     names = [*front, *(name for name in columns if name not in front)]
 
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
+    connection = duck.connected()
     define_slots(connection, pipeline, slots)
     span = Range(from_ms=from_ms, to_ms=to_ms)
     nothing = no_rows({name: columns[name] for name in names})

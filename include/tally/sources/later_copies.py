@@ -18,7 +18,7 @@ from tally.base.duration import from_millis, millis
 from tally.base.sql_text import quoted
 from tally.catalog.ranges import Range, merge
 from tally.catalog.spec import Topic
-from tally.lake import delta
+from tally.lake import delta, duck
 from tally.sources import archive
 
 # Ids that are the same for DuckDB just where Spark says so.
@@ -67,7 +67,7 @@ def later_copies(topic: Topic, ranges: Sequence[Range], version: int | None, unt
 
 def found(events: Any, query: str) -> pa.Table:
     """What a query of the `archive` gives."""
-    with TemporaryDirectory(prefix="tally-copies-") as folder, duckdb.connect() as connection:
-        connection.execute(f"SET TimeZone = 'UTC'; SET memory_limit = '{MEMORY}'; SET temp_directory = '{folder}'")
+    with TemporaryDirectory(prefix="tally-copies-") as folder, duck.connected() as connection:
+        connection.execute(f"SET memory_limit = '{MEMORY}'; SET temp_directory = '{folder}'")
         connection.register("archive", events)
         return connection.sql(query).to_arrow_table()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tally.batch import restate
 from tally.catalog.ranges import Range
 from tally.kinds import kind_of
+from tally.lake import duck
 from tally.reconcile import revisions, trimmed
 from tally.reconcile.accounts import supports
 from tally.reconcile.cut import Cut
@@ -34,9 +35,8 @@ def read(cut: Cut, ranges: Sequence[Range], meaning: Meaning) -> Layers:
         raise Unsure("the function leaves events out, and only Spark knows which")
     if trimmed.within(ranges, trimmed_days(cut.pipeline, cut.speed_version)):
         raise Unsure("the stream's rows are trimmed, and its replay stands in for them")
-    connection = duckdb.connect()
+    connection = duck.connected()
     try:
-        connection.execute("SET TimeZone = 'UTC'")
         return at_cut(connection, cut, ranges, meaning)
     except (duckdb.Error, DeltaError, pa.ArrowException, OSError) as error:
         raise Unsure(f"it cannot read: {str(error).splitlines()[0]}") from None

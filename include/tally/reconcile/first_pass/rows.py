@@ -95,6 +95,7 @@ def by_slot(
     unsure.check_size(connection, "stream")
     connection.execute(f"CREATE TEMP TABLE joined AS {joined_rows(shape)}")
     check_rows(connection, shape)
+    connection.execute("DROP TABLE batch; DROP TABLE written; DROP TABLE stream")
     joined = connection.sql("FROM joined").to_arrow_table().combine_chunks()
     return slots_of(joined, shape, millis(pipeline.window.step) * 1000, whole=whole) if joined.num_rows else {}
 
@@ -122,7 +123,7 @@ def has_doubles(connection: duckdb.DuckDBPyConnection, shape: Shape) -> bool:
     """Whether a side has two rows of one window and key. Of those that the other side has too, the join is longer then;
     those that it lacks are few, and looked through.
     """
-    counts = "SELECT count(*), count_if(batch AND stream) FROM joined"
+    counts = "SELECT count(*), count(*) FILTER (batch AND stream) FROM joined"
     sides = "(SELECT count(*) FROM batch) + (SELECT count(*) FROM stream)"
     ((rows, matched, total),) = connection.execute(f"SELECT *, {sides} FROM ({counts})").fetchall()
     if rows + matched != total:
