@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import tempfile
 import time
 from collections.abc import Callable
@@ -25,7 +26,7 @@ TIME = pa.timestamp("us", "UTC")
 
 
 def measure(given: argparse.Namespace) -> dict[str, Any]:
-    """Microseconds of CPU, of all threads, for each row or event; the least of some turns."""
+    """Microseconds of CPU, of all threads, for each row or event, the least of some turns; the most memory so far."""
     with tempfile.TemporaryDirectory(prefix="tally-bench-first-pass-") as folder:
         os.environ["TALLY_HOME"] = folder
         return {"runs": [of_size(int(size), Path(folder) / size, given.turns) for size in given.rows.split(",")]}
@@ -56,7 +57,8 @@ def of_size(count: int, folder: Path, turns: int) -> dict[str, Any]:
                 began = time.process_time()
                 step(duck)
                 found[name].append(time.process_time() - began)
-    return {"rows": count, **{name: round(min(cpu) / count * 1e6, 2) for name, cpu in found.items()}}
+    each = {name: round(min(cpu) / count * 1e6, 2) for name, cpu in found.items()}
+    return {"rows": count, **each, "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}
 
 
 def times(count: int) -> tuple[Any, Any]:

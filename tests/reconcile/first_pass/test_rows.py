@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from cuts import MINUTE, T0, TUMBLING
 
 from tally.base.duration import from_millis
-from tally.reconcile.first_pass import rows, unsure
+from tally.reconcile.first_pass import digests, rows, unsure
 from tally.reconcile.first_pass.tables import Snapshot
 from tally.reconcile.first_pass.unsure import Unsure
 from tally.reconcile.rows.differences import Slot, by_slot
@@ -163,6 +163,13 @@ def test_one_bit_of_one_row_among_many_is_found(folder: Path) -> None:
     assert [(one.same, one.other) for one in found.values() if one.same < 500] == [(499, 1)]
 
 
+def test_rows_that_one_layer_lacks_are_no_doubles(folder: Path) -> None:
+    batch = write(folder, "batch", [plain(0, shop) for shop in (1, 2, 3)])
+    stream = write(folder, "stream", [{**plain(0, shop), "_batch": 1} for shop in (1, 4, 5)])
+    found = by_first_pass(batch, stream)[T0]
+    assert (found.rows, found.stream_rows, found.same, found.other) == (3, 3, 1, 4)
+
+
 def test_only_what_was_written_up_to_the_cut_is_looked_at(folder: Path) -> None:
     batch = write(folder, "batch", [plain(0, 1)])
     stream = write(folder, "stream", [{**plain(0, 1), "_batch": 3}, {**plain(0, 1, total=9.0), "_batch": 4}])
@@ -176,8 +183,12 @@ def test_more_rows_than_fit_are_left_to_spark_and_parts_of_them_are_hashed_alike
     some = [plain(minute, shop, total=shop / 3) for minute in range(3) for shop in range(9)]
     batch, stream = (write(folder, side, [{**one, "_batch": 1} for one in some]) for side in ("batch", "stream"))
     whole = by_first_pass(batch, stream)
-    monkeypatch.setattr(rows, "AT_A_TIME", 4)
+    monkeypatch.setattr(digests, "AT_A_TIME", 4)
     assert by_first_pass(batch, stream) == whole
+    for together in (1, 9, 10, 26):
+        monkeypatch.setattr(rows, "TOGETHER", together)
+        assert by_first_pass(batch, stream) == whole
+    monkeypatch.setattr(rows, "TOGETHER", 27)
     monkeypatch.setattr(unsure, "MOST_ROWS", 26)
     with pytest.raises(Unsure, match="27 rows"):
         by_first_pass(batch, stream)

@@ -13,6 +13,7 @@ from tally.reconcile import revisions, trimmed
 from tally.reconcile.accounts import supports
 from tally.reconcile.cut import Cut
 from tally.reconcile.first_pass import events, rows, unsure
+from tally.reconcile.first_pass.shape import shape_of
 from tally.reconcile.first_pass.tables import Snapshot
 from tally.reconcile.first_pass.unsure import Unsure
 from tally.reconcile.layers import Layers
@@ -50,7 +51,7 @@ def at_cut(connection: duckdb.DuckDBPyConnection, cut: Cut, ranges: Sequence[Ran
     batch = Snapshot(path=restate.path(pipeline), version=cut.batch_version)
     stream = Snapshot(path=commit.path(pipeline), version=cut.speed_version)
     until = None if cut.travels else commit.order(cut.last.generation, cut.last.batch)
-    shape = rows.shape_of(batch, stream, pipeline)
+    shape = shape_of(batch, stream, pipeline)
     if not set(shape.floating) <= meaning.made_of.keys():
         raise Unsure("a floating column is none of the function's")
     slots = rows.by_slot(connection, batch, stream, pipeline, ranges, until=until, whole=kind.row_by_row)

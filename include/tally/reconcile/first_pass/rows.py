@@ -5,10 +5,8 @@ Whatever Spark would have to choose at random is not chosen here: two rows of on
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,62 +14,25 @@ import pyarrow as pa
 
 from tally.base.duration import millis
 from tally.base.sql_text import quoted
-from tally.catalog.ranges import Range
+from tally.catalog.ranges import Range, floor, merge, overlap
 from tally.catalog.spec import Pipeline
 from tally.reconcile.first_pass import unsure
-from tally.reconcile.first_pass.tables import Snapshot, duckdb_type
+from tally.reconcile.first_pass.digests import digests, numbers
+from tally.reconcile.first_pass.shape import FLOATING, WINDOW, Shape, shape_of
+from tally.reconcile.first_pass.tables import Snapshot
 from tally.reconcile.first_pass.unsure import Unsure
-from tally.reconcile.rows import rounding, texts
+from tally.reconcile.rows import rounding
 from tally.reconcile.rows.differences import Slot
-from tally.reconcile.rows.digest import NOTHING, Digest
-from tally.reconcile.rows.hashes import TEXTS
-from tally.reconcile.rows.java_digits import Digits
 
 if TYPE_CHECKING:
     import duckdb
 
 Numbers = np.ndarray[Any, np.dtype[Any]]
-WINDOW = ("window_start", "window_end")
-FLOATING = {"double": 53, "float": 24}  # with the bits of each
-# Rows of which the texts are made and hashed at a time: some 500 bytes each, 250 MB.
-AT_A_TIME = 500_000
+# Rows that are brought together at a time, and all that is worked out from them: some 500 bytes each, 500 MB. Each time
+# the window starts of all are read again to find them, a hundredth of the work.
+TOGETHER = 1_000_000
 # Years that Spark and DuckDB write alike; so they do days.
 FIRST, LAST = "0001-01-01", "9999-12-31"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Shape:
-    """The columns of a pipeline's rows in the order in which they are hashed."""
-
-    types: Mapping[str, str]
-    keys: Sequence[str]
-
-    @property
-    def floating(self) -> list[str]:
-        return [name for name, kind in self.types.items() if kind in FLOATING]
-
-    @property
-    def exact(self) -> list[str]:
-        """The measures of which no bit may differ."""
-        return [name for name in self.types if name not in (*self.keys, *self.floating)]
-
-
-def shape_of(batch: Snapshot, stream: Snapshot, pipeline: Pipeline) -> Shape:
-    """The columns of both tables; refused where these differ, or are of a type that isn't known to be told alike."""
-    types = {name: kind for name, kind in batch.types.items() if name != "_date"}
-    keys = [*WINDOW, *pipeline.key]
-    if stream.types != {**types, "_batch": "long", "_date": "date"}:
-        raise Unsure("the layers' tables have other columns")
-    for name, kind in types.items():
-        duckdb_type(kind)
-        if name.startswith("_") or (name in keys and kind in FLOATING):
-            raise Unsure(f"column {name} is {'ours' if name.startswith('_') else 'a key of type ' + kind}")
-        if kind in ("decimal(38,38)", "timestamp_ntz"):
-            raise Unsure(f"column {name} is of type {kind}")
-    shape = Shape(types=types, keys=keys)
-    if shape.floating:
-        unsure.check_java()
-    return shape
 
 
 def by_slot(
@@ -82,9 +43,38 @@ def by_slot(
 
     `whole` has each value enter every digest whole, as where nothing is summed.
     """
-    shape = shape_of(batch, stream, pipeline)
-    names, keys = list(shape.types), ", ".join(map(quoted, shape.keys))
+    shape, step, found = shape_of(batch, stream, pipeline), millis(pipeline.window.step), dict[int, Slot]()
     early = "true" if until is None else f"_batch <= {until}"
+    for piece in pieces(connection, batch, ranges, step):
+        joined = read(connection, batch, stream, shape, piece, early)
+        found |= slots_of(joined, shape, step * 1000, whole=whole) if joined.num_rows else {}
+    return found
+
+
+def pieces(
+    connection: duckdb.DuckDBPyConnection, batch: Snapshot, ranges: Sequence[Range], step: int
+) -> Iterator[Sequence[Range]]:
+    """The ranges in pieces of as many rows of the batch's as are looked at together, cut between two slots."""
+    starts = f"({batch.read(connection, [WINDOW[0]], WINDOW[0], ranges)})"
+    ((rows,),) = connection.execute(f"SELECT count(*) FROM {starts}").fetchall()
+    count = -(-rows // TOGETHER)
+    if count < 2:
+        yield ranges
+        return
+    shares = [number / count for number in range(1, count)]
+    ((cuts,),) = connection.execute(f"SELECT quantile_disc(epoch_ms({WINDOW[0]}), {shares}) FROM {starts}").fetchall()
+    wanted = merge(ranges)
+    edges = sorted({wanted[0][0], *(floor(cut, step) for cut in cuts), wanted[-1][1]})
+    for piece in pairwise(edges):
+        yield overlap(wanted, [piece])
+
+
+def read(
+    connection: duckdb.DuckDBPyConnection, batch: Snapshot, stream: Snapshot, shape: Shape, ranges: Sequence[Range],
+    early: str,
+) -> pa.Table:  # fmt: skip
+    """The rows of both sides beside each other; of the stream's, those that `early` is true of."""
+    names, keys = list(shape.types), ", ".join(map(quoted, shape.keys))
     connection.execute(
         f"CREATE TEMP TABLE batch AS {batch.read(connection, names, WINDOW[0], ranges)};"
         f"CREATE TEMP TABLE written AS {stream.read(connection, [*names, '_batch'], WINDOW[0], ranges, early)};"
@@ -96,8 +86,9 @@ def by_slot(
     connection.execute(f"CREATE TEMP TABLE joined AS {joined_rows(shape)}")
     check_rows(connection, shape)
     connection.execute("DROP TABLE batch; DROP TABLE written; DROP TABLE stream")
-    joined = connection.sql("FROM joined").to_arrow_table().combine_chunks()
-    return slots_of(joined, shape, millis(pipeline.window.step) * 1000, whole=whole) if joined.num_rows else {}
+    found = connection.sql("FROM joined").to_arrow_table().combine_chunks()
+    connection.execute("DROP TABLE joined")
+    return found
 
 
 def check_rows(connection: duckdb.DuckDBPyConnection, shape: Shape) -> None:
@@ -132,7 +123,7 @@ def has_doubles(connection: duckdb.DuckDBPyConnection, shape: Shape) -> bool:
     for side, other in (("batch", "stream"), ("stream", "batch")):
         same = " AND ".join(f"o.{quoted(name)} IS NOT DISTINCT FROM m.{quoted(name)}" for name in shape.keys)
         lone = f"SELECT {keys} FROM {side} AS m ANTI JOIN {other} AS o ON {same}"
-        met += connection.execute(f"SELECT 1 FROM ({lone}) GROUP BY ALL HAVING count(*) > 1 LIMIT 1").fetchall()
+        met += connection.execute(f"SELECT 1 FROM ({lone}) GROUP BY {keys} HAVING count(*) > 1 LIMIT 1").fetchall()
     return bool(met)
 
 
@@ -199,13 +190,6 @@ def flag(rows: pa.Table, name: str) -> Numbers:
     return found
 
 
-def numbers(rows: pa.Table, name: str) -> tuple[Numbers, Numbers]:
-    """A column of numbers, and where it has none."""
-    column = rows.column(name)
-    null = column.is_null().to_numpy().astype(bool)
-    return column.fill_null(0.0).to_numpy().astype("float64"), null
-
-
 def apart(rows: pa.Table, shape: Shape) -> tuple[list[Numbers], list[Numbers]]:
     """How far apart each floating measure of two sides lies, relative and absolute."""
     relative, absolute = list[Numbers](), list[Numbers]()
@@ -222,53 +206,3 @@ def apart(rows: pa.Table, shape: Shape) -> tuple[list[Numbers], list[Numbers]]:
         for found, measured in ((relative, share), (absolute, by)):
             found.append(np.where(equal, 0.0, np.where(finite, measured, rounding.APART)))
     return relative, absolute
-
-
-def digests(
-    rows: pa.Table, shape: Shape, batch: Numbers, by_slot: Any, counted: Sequence[int], *, whole: bool
-) -> list[str]:
-    """Each slot's digest, of the batch's rows."""
-    totals = dict[str, list[int]]()
-    names = ["exact"] if whole or not shape.floating else list(TEXTS)
-    parts = [rows.slice(at, AT_A_TIME) for at in range(0, rows.num_rows, AT_A_TIME)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:  # numpy lets others work meanwhile
-        each = list(pool.map(lambda part: row_hashes(part, shape, names), parts))
-    for name, found in zip(names, zip(*each, strict=True), strict=True):
-        # Summed in halves, as their sum has more than 64 bits.
-        hashes = np.concatenate(found)
-        high, low = (np.where(batch, half, 0) for half in (hashes >> 32, hashes & 0xFFFFFFFF))
-        totals[name] = [(a << 32) + b for a, b in zip(by_slot(np.add, high), by_slot(np.add, low), strict=True)]
-    told = {name: totals.get(name, totals["exact"]) for name in TEXTS}
-    return [
-        Digest(rows=count, **{name: str(one[at]) for name, one in told.items()}, last_end=0).text if count else NOTHING
-        for at, count in enumerate(counted)
-    ]
-
-
-def row_hashes(rows: pa.Table, shape: Shape, names: Sequence[str]) -> list[Numbers]:
-    """The hash of each row, its floating numbers written in each of these ways; up to the first one they are alike."""
-    found = [np.full(rows.num_rows, texts.SEED, dtype="uint64")]
-    floats = iter(range(len(shape.floating)))
-    for at, kind in enumerate(shape.types.values()):
-        if kind in FLOATING:
-            values = numbers(rows, f"b{next(floats)}")
-            found = found * len(names) if len(found) == 1 else found
-            lots = floating_texts(*values, kind, names)
-        else:
-            lots = [list(texts.of_strings(rows.column(f"t{at}").combine_chunks()))] * len(found)
-        found = [texts.hashed(seeds, iter(some)) for seeds, some in zip(found, lots, strict=True)]
-    return [seeds.astype("int64") for seeds in (found * len(names))[: len(names)]]
-
-
-def floating_texts(values: Numbers, null: Numbers, kind: str, names: Sequence[str]) -> list[list[texts.Lot]]:
-    """The texts of floating numbers in each of these ways."""
-    known = list[Digits]()
-    exact = list(texts.of_numbers(values, null, significant=FLOATING[kind], known=known))
-    if list(names) == ["exact"]:
-        return [exact]
-    told = {
-        "exact": exact,
-        "binary": list(texts.in_bits(values, null)),
-        "decimal": list(texts.in_decimals(values, null, known=known if kind == "double" else None)),
-    }
-    return [told[name] for name in names]
