@@ -19,7 +19,7 @@ RELEASE = re.compile(r'^JAVA_VERSION="(?P<number>\d+)', re.MULTILINE)
 JAVA = "17"
 
 
-# Rows of one table that fit in memory beside all that is worked out from them: some 300 bytes each, 3 GB at the most.
+# Events that fit in memory beside all that is worked out from them: some 300 bytes each, 3 GB at the most.
 MOST_ROWS = 10_000_000
 
 
