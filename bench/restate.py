@@ -41,8 +41,8 @@ orders = topic(
 '''
 COLUMNS = "epoch_ms(window_start) AS start, shop, n, total"
 SENT = """
-SELECT at - at % 60000 AS start, shop, count(*) AS n, sum(amount) AS total
-FROM read_csv('{}', columns = {{'at': 'BIGINT', 'shop': 'INTEGER', 'amount': 'DOUBLE'}}) GROUP BY ALL
+SELECT sent - sent % 60000 AS start, shop, count(*) AS n, sum(amount) AS total
+FROM read_csv('{}', columns = {{'sent': 'BIGINT', 'shop': 'INTEGER', 'amount': 'DOUBLE'}}) GROUP BY ALL
 """
 
 
