@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tally.catalog.schema import Field
+from tally.lake.duck import connected
 
 # A batch of ten thousand is sent to Python at once, and a limit of some reader may be near.
 LONGEST = 4_096
@@ -234,6 +235,6 @@ def duck_error() -> type[Exception]:
 @cache
 def duck() -> Any:
     """This process's DuckDB, on one thread: Spark's tasks are the parallel ones."""
-    import duckdb
-
-    return duckdb.connect(config={"threads": 1})
+    connection = connected()
+    connection.execute("SET threads = 1")
+    return connection
