@@ -56,8 +56,8 @@ def test_numbers_are_read_by_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_micro_batch_that_does_not_keep_its_pace_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert "micro-batch" not in printed(capsys, GOOD)
-    slow = replace(GOOD, health=replace(HEALTH, micro_batch_seconds=3.27))
-    assert "demand: a micro-batch takes 3.3 s, where TALLY_TRIGGER_SECONDS says 1" in printed(capsys, GOOD, slow)
+    slow = replace(GOOD, health=replace(HEALTH, micro_batch_seconds=7.27))
+    assert "demand: a micro-batch takes 7.3 s, where TALLY_TRIGGER_SECONDS says 1" in printed(capsys, GOOD, slow)
 
 
 def test_only_a_stream_that_needs_somebody_says_why(capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ COLUMNS = {
     "held": "right", "unexplained": "right",
 }  # fmt: skip
 # A micro-batch that takes so many times its pace, and so many seconds, is worth a line.
-SLOW, SHORT = 2, 2.0
+SLOW, SHORT = 5, 5.0
 CALM = dict.fromkeys(("starting", "catching_up", "paused", "stopping", "stopped", "outdated"), "yellow")
 COLOURS = {"healthy": "green", "idle": "green", **CALM}
 
