@@ -21,7 +21,7 @@ test: setup ## every test, on a real Kafka, Spark and Airflow: three files at a 
 	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test-fast: setup ## what needs no Kafka, Spark or Airflow of its own: under two minutes, beside a change in hand
-	@$(BIN)/python -m pytest -q --fast -n 2 --dist loadfile
+	@$(BIN)/python -m pytest -q --fast -n 3 --dist loadfile
 
 check: setup ## lint, format, types and floors, as CI has it first
 	@$(BIN)/ruff check .
