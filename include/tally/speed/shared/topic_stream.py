@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +21,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from tally.base.duration import millis, parse_duration
-from tally.base.errors import AnswerIsNo
 from tally.base.failpoints import failpoint
 from tally.base.settings import settings
 from tally.catalog.spec import Topic
@@ -42,6 +39,7 @@ from tally.speed.shared.inbox import FOLD_EVERY, Inbox, Taken
 from tally.speed.shared.journal import Journal
 from tally.speed.shared.member import Applied, Member
 from tally.speed.shared.missed import Missed
+from tally.speed.shared.plan import check_follows, first_offsets, planned, read_in_order
 from tally.speed.upkeep.keeper import Keeper
 from tally.speed.writer import Writer
 
@@ -339,49 +337,6 @@ class TopicStream:
 def job_group(member: Member) -> str:
     """The jobs of a pipeline that takes what it missed."""
     return f"{member.pipeline.name} {member.pipeline.version} {id(member)}"
-
-
-def planned(taken: Taken) -> checkpoint.Planned:
-    """A micro-batch as a member's commit tells of it."""
-    return checkpoint.Planned(
-        batch=taken.batch,
-        ranges=taken.ranges,
-        late_watermark=taken.late_watermark,
-        watermark=taken.clock.watermark,
-        ids=NEAR,
-    )
-
-
-def read_in_order(ranges: Ranges) -> Ranges:
-    """Ranges with the partitions in the order of their numbers: of two copies of an id, the first one stays."""
-    return {topic: dict(sorted(parts.items())) for topic, parts in ranges.items()}
-
-
-def check_follows(topic: Topic, before: Taken | None, batch: int) -> None:
-    """Refuse a micro-batch that is older than the inbox, or leaves some out."""
-    reached = before.batch if before is not None else -1
-    if batch != reached + 1:
-        raise AnswerIsNo(
-            f"the checkpoint of topic {topic.name} is at {batch}, its inbox at {reached}: one is an older copy",
-            field="checkpoint",
-            cure="put back the newest of both, or rebuild the streams of the topic from retained offsets",
-        )
-
-
-def first_offsets(root: str, topic: Topic) -> dict[str, int]:
-    """Where the stream of a topic begins: the oldest retained offsets at its first start, kept from then on.
-
-    In the place, and in the form, in which Spark's own Kafka source keeps them.
-    """
-    known = checkpoint.first_offsets(root, [topic.name])
-    if not known:
-        known = {topic.name: kafka.begin_offsets(topic.name)}
-        told = {topic.name: {str(partition): offset for partition, offset in sorted(known[topic.name].items())}}
-        folder = Path(root, "sources", "0")
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / ".0.draft").write_text(f"v1\n{json.dumps(told)}")
-        os.replace(folder / ".0.draft", folder / "0")
-    return {str(partition): offset for partition, offset in sorted(known[topic.name].items())}
 
 
 def idle_ms() -> int:
