@@ -220,13 +220,14 @@ def exit_code(patience: float = 0.0) -> int | None:
 
 def answers() -> bool:
     """Whether this process's JVM still answers."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark import SparkContext
 
+    jvm: Any = SparkContext._jvm
     try:
-        SparkContext._jvm.java.lang.System.nanoTime()
-    except Exception:
+        return jvm is not None and jvm.java.lang.System.nanoTime() is not None
+    except (Py4JError, OSError):
         return False
-    return True
 
 
 def jvm_pid(spark: SparkSession) -> int:
