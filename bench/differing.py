@@ -61,7 +61,7 @@ def turn(home: Path, span: tuple[str, ...], rows: int, late: list[list[int]]) ->
     if sorted(told) != sorted(wanted) or (found["windows"], found["unexplained"]) != (rows, 0):
         raise SystemExit(f"the comparison found {told} among {found['windows']} rows, and planted were {wanted}")
     tables = [next((home / "lake" / layer / "sums").iterdir()) for layer in ("speed", "batch")]
-    joined, join = run([sys.executable, "-m", "bench.others.outer_join", *map(str, tables)])
+    joined, join = run([sys.executable, "-m", "bench.others.outer_join", *map(str, tables), *span])
     if joined["differ"] != late:
         raise SystemExit(f"the join found {joined['differ']}, and planted were {late}")
     return {"compare": compare, "outer_join": join}
