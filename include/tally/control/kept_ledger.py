@@ -1,9 +1,12 @@
-"""The ledger's entries as the lake keeps them: a small Delta table of each stream, written by its driver only."""
+"""The ledger's entries as the lake keeps them: a small Delta table of each stream, written by its driver only.
+
+A row holds up to some thousand of them, packed; tables of an older make have a row for each as well.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Any, Protocol
 
@@ -13,10 +16,14 @@ import pyarrow.compute as pc
 from tally.base.errors import AnswerIsNo
 from tally.base.settings import settings
 from tally.control.micro_batch import HELD, MicroBatch, from_row
+from tally.control.packed_ledger import unpacked
 from tally.lake import delta
 
-# Entries held in memory, and written in one transaction: seconds for which others wait for the control store.
+# Entries held in memory, and written in one transaction: seconds for which others wait for the control store. Not fewer
+# than a row may hold.
 PART = 20_000
+# Rows in memory: of packed ones some megabytes.
+AT_ONCE = 500
 
 
 class Stream(Protocol):
@@ -58,9 +65,15 @@ def newest(stream: Stream) -> Told:
 
 def parts(stream: Stream) -> Iterator[list[MicroBatch]]:
     """Every entry that is kept, once, oldest first, some thousands at a time: a year of them is too long for a list."""
-    table = delta.table(path(stream))
-    if table is not None:
-        yield from read(stream, table.to_pyarrow_table())
+    rows = table_of(stream)
+    found: list[MicroBatch] = []
+    for entry in [] if rows is None else read(stream, rows):
+        found.append(entry)
+        if len(found) >= PART:
+            yield found
+            found = []
+    if found:
+        yield found
 
 
 def entries(stream: Stream) -> list[MicroBatch]:
@@ -70,8 +83,8 @@ def entries(stream: Stream) -> list[MicroBatch]:
 
 def some(stream: Stream, generation: int, first: int, last: int) -> list[MicroBatch]:
     """Those of a generation from one number to another, or a refusal that names what is lost."""
-    rows = between(stream, generation, first, last)
-    found = [entry for part in read(stream, rows) for entry in part] if rows is not None else []
+    rows = table_of(stream, (generation, first, last))
+    found = [entry for entry in read(stream, rows) if first <= entry.batch <= last] if rows is not None else []
     if [entry.batch for entry in found] != list(range(first, last + 1)):
         raise AnswerIsNo(
             f"micro-batches {first} to {last} of {stream.name} are not all in {path(stream)}, and nowhere else",
@@ -83,32 +96,55 @@ def some(stream: Stream, generation: int, first: int, last: int) -> list[MicroBa
 
 def has(stream: Stream, generation: int, first: int, last: int) -> bool:
     """Whether each of them is there."""
-    rows = between(stream, generation, first, last, columns=["batch"])
-    return rows is not None and len(pc.unique(rows["batch"])) == last + 1 - first
+    rows, reached = table_of(stream, (generation, first, last), packed=False), first - 1
+    for row in [] if rows is None else rows.select(["first", "batch"]).to_pylist():
+        if row["first"] > reached + 1:
+            return False
+        reached = max(reached, row["batch"])
+    return reached >= last
 
 
-def between(
-    stream: Stream, generation: int, first: int, last: int, columns: Sequence[str] | None = None
-) -> pa.Table | None:
-    """The rows of those; None where there is no table."""
+def table_of(stream: Stream, wanted: tuple[int, int, int] | None = None, *, packed: bool = True) -> pa.Table | None:
+    """The rows that tell of some entries (generation, first and last number), or all, by the first that each tells of.
+
+    None where there is no table; without what is `packed` in them, where that is not asked for.
+    """
     table = delta.table(path(stream))
     if table is None:
         return None
-    wanted = (pc.field("generation") == generation) & (pc.field("batch") >= first) & (pc.field("batch") <= last)
-    return table.to_pyarrow_dataset().to_table(columns=columns and list(columns), filter=wanted)
+    dataset, batch = table.to_pyarrow_dataset(), pc.field("batch")
+    begins = pc.coalesce(pc.field("first"), batch) if "first" in dataset.schema.names else batch
+    chosen = None
+    if wanted is not None:
+        generation, first, last = wanted
+        chosen = (pc.field("generation") == generation) & (batch >= first) & (begins <= last)
+    names = dataset.schema.names if packed else ["generation", "batch"]
+    columns = {**{name: pc.field(name) for name in names}, "first": begins}
+    in_order = [("generation", "ascending"), ("first", "ascending")]
+    return dataset.to_table(columns=columns, filter=chosen).sort_by(in_order)
 
 
-def read(stream: Stream, rows: pa.Table) -> Iterator[list[MicroBatch]]:
+def read(stream: Stream, rows: pa.Table) -> Iterator[MicroBatch]:
+    """What rows tell of, in the order of the first that each tells of; whatever they tell twice, once."""
     last = (0, -1)
-    for some in rows.sort_by([("generation", "ascending"), ("batch", "ascending")]).to_batches(PART):
-        found = []
+    for some in rows.to_batches(AT_ONCE):
         for row in some.to_pylist():
-            if (row["generation"], row["batch"]) != last:
-                found.append(entry_of(stream, row))
-            last = (row["generation"], row["batch"])
-        yield found
+            for entry in entries_of(stream, row):
+                if (entry.generation, entry.batch) > last:
+                    last = entry.generation, entry.batch
+                    yield entry
+
+
+def entries_of(stream: Stream, row: dict[str, Any]) -> list[MicroBatch]:
+    """The entries of a row, in their order."""
+    if row.get("packed") is None:
+        return [entry_of(stream, row)]
+    return unpacked(row["packed"], stream.name, stream.version, row["generation"])
 
 
 def entry_of(stream: Stream, row: dict[str, Any]) -> MicroBatch:
-    told = {"ranges": json.loads(row["ranges"]), "ids": row.get("ids") or HELD}
-    return from_row({**row, "pipeline": stream.name, "version": stream.version, **told})
+    """The one entry that a row of an older make tells of."""
+    told = {name: row[name] for name in ("generation", "batch", "late_watermark", "watermark", "rows")}
+    told |= {name: row[name] for name in ("delta_version", "committed_at")}
+    told |= {"ranges": json.loads(row["ranges"]), "ids": row.get("ids") or HELD}
+    return from_row({**told, "pipeline": stream.name, "version": stream.version})
