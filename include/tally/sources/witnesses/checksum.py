@@ -38,7 +38,12 @@ def plain(topic: Topic) -> list[Column]:
 
 
 def hourly(records: DataFrame, topic: Topic, *, decoded: bool = True, kept: bool = True) -> DataFrame:
-    """Sums per `_partition`, `_cell` (hours since 1970), `_ingest` and `_reason` of records, valid and refused ones.
+    """Sums per `_partition`, `_cell`, `_ingest` and `_reason` of records, valid and refused ones: see `hashes`."""
+    return totalled(hashes(records, topic, decoded=decoded, kept=kept), "_partition", "_cell", "_ingest", "_reason")
+
+
+def hashes(records: DataFrame, topic: Topic, *, decoded: bool = True, kept: bool = True) -> DataFrame:
+    """What is summed of records, valid and refused ones, in their `_cell`s (hours since 1970).
 
     A valid record's hour is that of its event time, a refused one's that of its broker time. `decoded`: the topic's
     columns are there, and `rows` sums what was decoded of a record; `kept`: `bytes` sums its key and value, which are
@@ -49,7 +54,7 @@ def hourly(records: DataFrame, topic: Topic, *, decoded: bool = True, kept: bool
     refused = hashed([*place, F.col("_ingest"), F.col("_reason")])
     row = F.when(valid, hashed([*place, F.col("_ingest"), *plain(topic)])).otherwise(refused) if decoded else F.lit(0)
     time = F.when(valid, F.col(topic.event_time)).otherwise(F.col("_broker_time")) if decoded else F.col("_broker_time")
-    bare = records.select(
+    return records.select(
         "_partition",
         "_offset",
         "_ingest",
@@ -58,7 +63,11 @@ def hourly(records: DataFrame, topic: Topic, *, decoded: bool = True, kept: bool
         row.cast("bigint").alias("_rows"),
         (hashed([*place, F.col("_key"), F.col("_raw")]) if kept else F.lit(0).cast("bigint")).alias("_bytes"),
     )
-    return bare.groupBy("_partition", "_cell", "_ingest", "_reason").agg(
+
+
+def totalled(hashed: DataFrame, *by: Column | str) -> DataFrame:
+    """The sums of what `hashes` gives: in one step, where nobody wants those of each hour too."""
+    return hashed.groupBy(*by).agg(
         F.count(F.lit(1)).alias("count"),
         F.min("_offset").alias("first"),
         F.max("_offset").alias("last"),

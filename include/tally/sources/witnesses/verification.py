@@ -21,7 +21,7 @@ from tally.control import manifests
 from tally.sources import archive
 from tally.sources.ranged import in_ranges
 from tally.sources.witnesses import commit_copies
-from tally.sources.witnesses.checksum import HOUR, hourly, summed
+from tally.sources.witnesses.checksum import HOUR, hashes, totalled
 from tally.sources.witnesses.claims import EVERYTHING, Claimed, answering, cells_of, claimed
 from tally.sources.witnesses.manifest import NONE, Cell, Sums, merged
 from tally.sources.witnesses.mismatch import Mismatch, located
@@ -95,14 +95,17 @@ def verify(spark: SparkSession, extent: Extent) -> list[Mismatch]:
     era = last.era if version is None else manifests.era_at(topic.name, version)
     through = last.seq if extent.seq is None else extent.seq
     versions = {"archive": version}
-    rows = {place: read(spark, topic, place, versions.get(place), through) for place in PLACES}
+
+    def rows_of(place: str) -> DataFrame:
+        return read(spark, topic, place, versions.get(place), through)
+
     found: list[Mismatch] = []
     for place in extent.places:
         if place == "quarantine" and era != last.era:
             continue  # all of it was written anew since
         claims = claimed(topic, place, era, through, extent.ranges, extent.since)
-        found += differences(rows[place].where(F.col("_ingest") > claims.since), topic, claims, extent.deep)
-    return located(found, rows)
+        found += differences(rows_of(place).where(F.col("_ingest") > claims.since), topic, claims, extent.deep)
+    return located(found, {place: rows_of(place) for place in PLACES}) if found else []
 
 
 def read(spark: SparkSession, topic: Topic, place: str, version: int | None, through: int) -> DataFrame:
@@ -124,7 +127,8 @@ def as_records(rows: DataFrame, topic: Topic, place: str) -> DataFrame:
 def together(records: DataFrame, topic: Topic, era: int, through: int) -> list[Mismatch]:
     """The partitions in which the bytes of all records, wherever they lie, are not what commits said of both tables."""
     there = {
-        row["_partition"]: Sums.of(row) for row in summed(hourly(records, topic, decoded=False), "_partition").collect()
+        row["_partition"]: Sums.of(row)
+        for row in totalled(hashes(records, topic, decoded=False), "_partition").collect()
     }
     wanted = merged(one for place in PLACES for one in answering(topic, place, era, through))
     claims = Claimed(place=" and ".join(PLACES), since=-1, baseline=through, ranges=EVERYTHING, said={}, exact=False)
@@ -138,10 +142,10 @@ def differences(rows: DataFrame, topic: Topic, claims: Claimed, deep: bool) -> l
     """Where records are not as claimed: first by range and partition, then, of these, commit by commit."""
     if not claims.ranges:
         return []
-    hours = hourly(of_ranges(rows, topic, claims, claims.ranges), topic, **asked(claims, deep))
+    hashed = hashes(of_ranges(rows, topic, claims, claims.ranges), topic, **asked(claims, deep))
     cell = F.lit(0) if claims.ranges == EVERYTHING else F.col("_cell")
     there: dict[Cell, Sums] = {}
-    for row in summed(hours, "_partition", cell.alias("_hour")).collect():
+    for row in totalled(hashed, "_partition", cell.alias("_hour")).collect():
         place = row["_partition"], claims.unit(row["_hour"] * HOUR)
         there[place] = there.get(place, NONE).plus(Sums.of(row))
     wanted: dict[Cell, Sums] = {}
@@ -177,7 +181,7 @@ def narrowed(rows: DataFrame, topic: Topic, claims: Claimed, wrong: set[Cell], d
     units = sorted({unit for _, unit in wrong})
     inside = of_ranges(rows, topic, claims, [claims.ranges[unit] for unit in units])
     inside = inside.where(F.col("_partition").isin(sorted({partition for partition, _ in wrong})))
-    hours = summed(hourly(inside, topic, **asked(claims, deep)), "_partition", "_ingest", "_cell").collect()
+    hours = totalled(hashes(inside, topic, **asked(claims, deep)), "_partition", "_ingest", "_cell").collect()
     there: dict[tuple[int, int, int], Sums] = {}
     for row in hours:
         if (row["_partition"], claims.unit(row["_cell"] * HOUR)) in wrong:
