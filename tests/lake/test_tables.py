@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
@@ -69,3 +73,43 @@ def test_a_name_that_spark_refuses_is_refused(spark: SparkSession, tmp_path: Pat
     shape = spark.createDataFrame([], f"{ddl}, _date DATE")
     with pytest.raises(AnalysisException, match="INVALID_CHARACTERS"):
         tables.make_table(spark, str(tmp_path / "table"), shape, PROPERTIES)
+
+
+def test_a_table_that_is_long_open_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever else commits beside it; and each commit is told as the log tells it."""
+    where, read_anew, times = str(tmp_path / "table"), tables.read_anew, list[int]()
+
+    def counted(table: DeltaTable) -> None:
+        read_anew(table)
+        times.append(int(table.version()))
+
+    monkeypatch.setattr(tables, "READ_ANEW_EVERY", 10)
+    monkeypatch.setattr(tables, "read_anew", counted)
+    rows = pa.table({"n": [1]})
+    write_deltalake(where, rows)
+    table = DeltaTable(where)
+    for number in range(1, 32):
+        if number % 8 == 0:
+            write_deltalake(where, rows, mode="append")  # so that a tenth one may be another's
+        version = tables.append_arrow(rows, table, delta.words("micro-batch", batch=number))
+        told = delta.commit_at(table, version)
+        assert told == next(delta.commits(where)) and (told.version, told.words["batch"]) == (version, number)
+    assert times == [10, 20, 30] and DeltaTable(where).to_pyarrow_table().num_rows == 35
+
+
+def test_a_sweep_deletes_what_is_old_and_named_by_nothing_and_commits_nothing(tmp_path: Path) -> None:
+    where, rows = str(tmp_path / "table"), pa.table({"n": [1, 2], "_date": ["2026-01-05", "2026-01-06"]})
+    log = {name: "interval 0 seconds" for name in ("delta.deletedFileRetentionDuration", "delta.logRetentionDuration")}
+    write_deltalake(where, rows, partition_by=["_date"], configuration=log)
+    first = DeltaTable(where).file_uris()
+    write_deltalake(where, rows, mode="overwrite")
+    stray = Path(first[0]).with_name("stray.parquet")
+    stray.write_bytes(b"written, not committed yet")
+    DeltaTable(where).create_checkpoint()
+    version, now = DeltaTable(where).version(), time.time()
+    assert tables.sweep(where, 24) == 0
+    for file in [*first, *DeltaTable(where).file_uris()]:
+        os.utime(Path(file), (now - 90_000, now - 90_000))
+    assert tables.sweep(where, 24) == 2 and tables.sweep(where, 24) == 0
+    assert not any(Path(file).exists() for file in first) and stray.exists()
+    assert DeltaTable(where).to_pyarrow_table().num_rows == 2 and DeltaTable(where).version() == version

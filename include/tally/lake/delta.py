@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
@@ -66,6 +67,15 @@ def commits(path: str) -> Iterator[Commit]:
         if len(history) < limit:
             return
         given, limit = len(history), limit * 8
+
+
+def commit_at(table: DeltaTable, version: int) -> Commit:
+    """The commit that made the newest version of an open table; on a local disk no folder is listed for it."""
+    if "://" in table.table_uri.removeprefix("file://"):
+        return from_entry(table.history(1)[0])
+    folder = unquote(table.table_uri.removeprefix("file://").rstrip("/"))
+    text = Path(folder, "_delta_log", f"{version:020d}.json").read_text()
+    return from_entry({"version": version, **commit_info(text)})
 
 
 def from_entry(entry: dict[str, Any]) -> Commit:

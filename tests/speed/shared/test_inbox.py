@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tally.control import leases
+from tally.speed.shared import inbox as inboxes
 from tally.speed.shared.clock import Clock, Seen
 from tally.speed.shared.inbox import Inbox, Taken
 
@@ -80,3 +83,21 @@ def test_a_fold_leaves_a_row_of_each_that_took_part_and_all_of_the_others(inbox:
     again.take(taken(3), {ONE: table(3)})
     assert held(inbox, ONE) == [(2, [0, 1, 2]), (3, [3])]
     assert len(DeltaTable(inbox.path).file_uris()) == 2
+
+
+def test_what_folds_replaced_goes_from_the_log_and_from_the_disk(inbox: Inbox) -> None:
+    """Also of an inbox that an older make began, whose properties keep all for a week."""
+    inbox.take(taken(0), {ONE: table(0)})
+    older = dict.fromkeys((name for name in inboxes.PROPERTIES if "Duration" in name), "interval 1 weeks")
+    DeltaTable(inbox.path).alter.set_table_properties(older)
+    for batch in range(1, 40):
+        inbox.take(taken(batch), {ONE: table(batch)})
+        if batch % 10 == 0:
+            inbox.fold(taken(batch), {ONE: table(*range(batch))})
+            before = time.time() - 2 * inboxes.KEPT_SECONDS
+            for file in [*Path(inbox.path).glob("*.parquet"), *Path(inbox.path).glob("_delta_log/*")]:
+                os.utime(file, (before, before))
+    assert len(list(Path(inbox.path).glob("*.parquet"))) <= 20 and len(list(Path(inbox.path).glob("_delta_log/*"))) < 30
+    assert held(inbox, ONE) == held(known_again(), ONE) == [(30, [*range(30)]), *((b, [b]) for b in range(31, 40))]
+    assert DeltaTable(inbox.path).metadata().configuration.items() >= inboxes.PROPERTIES.items()
+    assert known_again().newest() == taken(39)

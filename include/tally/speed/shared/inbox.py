@@ -6,8 +6,11 @@ of a group counts. The commit tells the ranges and the clock, so a micro-batch t
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from threading import RLock
 from typing import Any
 
@@ -33,6 +36,15 @@ SCHEMA = pa.schema(
 # Reading the log costs more with each entry since its checkpoint: 5 ms at first, 25 after some hundred.
 # Where the streams' own tables are folded more often, so is it.
 FOLD_EVERY = 50
+# Nobody reads an older version than the newest, and a fold needs none: what it replaced is kept for whoever has just
+# begun to read, and every file in the folder of the log is listed by each commit.
+KEPT_SECONDS = 60
+PROPERTIES = {
+    "delta.checkpointInterval": "1000000",
+    "delta.enableExpiredLogCleanup": "false",
+    "delta.logRetentionDuration": f"interval {KEPT_SECONDS} seconds",
+    "delta.deletedFileRetentionDuration": f"interval {KEPT_SECONDS} seconds",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +73,7 @@ class Inbox:
         self.lease = lease
         self.path = settings().table("inbox", topic, f"g{generation}")
         self.known: Taken | None = None
+        self.table: DeltaTable | None = None  # open, from a fold to the next one: see `tables.read_anew`
         self.lock = RLock()  # the stream writes, and beside it those who catch up
 
     def newest(self) -> Taken | None:
@@ -114,9 +127,24 @@ class Inbox:
         failpoint("shared.before_inbox_fold")
         self.write([*kept, *mine], as_words("fold", taken), "overwrite")
         failpoint("shared.after_inbox_fold")
-        table = DeltaTable(self.path)
+        self.table, table = None, DeltaTable(self.path)
+        if any(table.metadata().configuration.get(name) != value for name, value in PROPERTIES.items()):
+            table.alter.set_table_properties(PROPERTIES)  # it is of an older make
         table.create_checkpoint()
         table.cleanup_metadata()
+        self.sweep(table)
+
+    def sweep(self, table: DeltaTable) -> None:
+        """Delete the files that a fold replaced, or a killed driver left; doing so again changes nothing."""
+        if "://" in self.path:
+            table.vacuum(1, dry_run=False, enforce_retention_duration=False)
+            return
+        named, before = {Path(file).name for file in table.file_uris()}, time.time() - KEPT_SECONDS
+        with os.scandir(self.path) as found:
+            there = [file for file in found if file.name.endswith(".parquet") and file.name not in named]
+        for file in there:
+            if file.stat().st_mtime < before:
+                os.unlink(file)
 
     def all_rows(self) -> list[dict[str, Any]]:
         table = delta.table(self.path)
@@ -125,13 +153,16 @@ class Inbox:
     def write(self, rows: list[tuple[int, str, str, bytes]], words: str, mode: str) -> None:
         leases.check(self.lease)
         columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in SCHEMA]
+        # To open it takes longer than to write; what a write has failed on is opened again.
+        table, self.table = self.table or delta.table(self.path), None
         write_deltalake(
-            self.path,
+            table or self.path,
             pa.table(columns, schema=SCHEMA),
             mode=mode,
-            configuration={"delta.checkpointInterval": "1000000", "delta.logRetentionDuration": "interval 1 hours"},
+            configuration=None if table else PROPERTIES,
             commit_properties=CommitProperties(custom_metadata={"userMetadata": words}),
         )
+        self.table = table
 
 
 def packed(table: pa.Table) -> bytes:

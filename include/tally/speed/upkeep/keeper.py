@@ -23,6 +23,10 @@ from tally.speed.upkeep.fold import fold, trim
 # What leaves the log has long been copied.
 COPY_AFTER_MS = short_log.KEPT_MS // 2
 DAY_SECONDS = 86_400.0
+# A micro-batch a second writes 86,400 files a day. Its table travels back an hour at most, and who read it when a fold
+# replaced some has a day, or, of files that were older than that, this hour.
+KEEP_HOURS = 24
+SWEEP_SECONDS = 3_600.0
 
 
 class Keeper:
@@ -81,22 +85,28 @@ def tidy(spark: SparkSession, pipeline: Pipeline) -> None:
 
 
 def vacuum_when_due(spark: SparkSession, pipeline: Pipeline) -> bool:
-    """Once a day, join the ledger table's files, and delete what folds and trims replaced more than a week ago."""
+    """Now and then, join the ledger table's files, and delete what folds and trims replaced more than a day ago."""
     stream = ledger_table.stream_of(pipeline)
-    if due(f"ledger-{stream.name}-{stream.version}") and delta.table(kept_ledger.path(stream)) is not None:
-        spark.sql(f"OPTIMIZE delta.`{kept_ledger.path(stream)}`")
-        spark.sql(f"VACUUM delta.`{kept_ledger.path(stream)}` RETAIN 168 HOURS")
-    if not due(f"{pipeline.name}-{pipeline.version}"):
+    kept, where = kept_ledger.path(stream), commit.path(pipeline)
+    if due(f"ledger-{stream.name}-{stream.version}", DAY_SECONDS) and delta.table(kept) is not None:
+        ledger_table.pack(stream)
+        spark.sql(f"OPTIMIZE delta.`{kept}`")
+        spark.sql(f"VACUUM delta.`{kept}` RETAIN 168 HOURS")
+    local = "://" not in where
+    if not due(f"{pipeline.name}-{pipeline.version}", SWEEP_SECONDS if local else DAY_SECONDS):
         return False
-    spark.sql(f"VACUUM delta.`{commit.path(pipeline)}` RETAIN 168 HOURS")
+    if local:
+        tables.sweep(where, KEEP_HOURS)
+    else:
+        spark.sql(f"VACUUM delta.`{where}` RETAIN {KEEP_HOURS} HOURS")
     return True
 
 
-def due(name: str) -> bool:
-    """Whether its last turn was a day ago; the first look at it begins the day: nothing of it is that old."""
+def due(name: str, every: float) -> bool:
+    """Whether its last turn was so many seconds ago; the first look begins them: nothing of it is that old."""
     last = settings().home / "run" / f"vacuumed-{name.replace(' ', '-')}"
     began = not last.exists()
-    if not began and time.time() - last.stat().st_mtime < DAY_SECONDS:
+    if not began and time.time() - last.stat().st_mtime < every:
         return False
     last.touch()
     return not began

@@ -15,7 +15,7 @@ PROPERTIES = {
     "delta.checkpointInterval": "1000000",
     "delta.enableExpiredLogCleanup": "false",
     "delta.logRetentionDuration": f"interval {KEPT_MS // 60_000} minutes",
-    # Not above the log's. Files are kept for a week all the same: see keeper.vacuum_when_due.
+    # Not above the log's. Files are kept for a day all the same: see keeper.vacuum_when_due.
     "delta.deletedFileRetentionDuration": f"interval {KEPT_MS // 60_000} minutes",
     "delta.dataSkippingNumIndexedCols": "4",
 }
