@@ -15,6 +15,7 @@ from bench import (
     differing,
     first_pass,
     freshness,
+    haul,
     hops,
     idle,
     imports,
@@ -41,6 +42,7 @@ MEASUREMENTS = {
     "many": many.measure,
     "catching_up": catching_up.measure,
     "log": log.measure,
+    "haul": haul.measure,
     "archive": archive.measure,
     "decode": decode.measure,
     "supervision": supervision.measure,
@@ -74,6 +76,9 @@ def main() -> int:
     parser.add_argument(
         "--entries", type=int, default=172_800, help="entries of the long log: two days of a second each"
     )
+    parser.add_argument("--hauled", type=int, default=2_000, help="micro-batches of the long haul")
+    parser.add_argument("--haul-ms", type=float, default=40.0, help="about how long one of them takes here")
+    parser.add_argument("--haul-fold", type=int, default=16, help="files of a day for which its keeper folds that")
     parser.add_argument("--archived", type=int, default=1_000_000, help="rides that are archived and decoded again")
     parser.add_argument(
         "--decoded", type=int, default=500_000, help="records of each topic that are decoded, both ways"
