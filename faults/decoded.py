@@ -22,6 +22,7 @@ from tally.catalog.declare import topic
 from tally.catalog.spec import Topic
 from tally.sources.records.decode import decode, reference
 from tally.sources.records.plain import Reader
+from tally.sources.records.valid import Valid
 
 TAKEN_AT = datetime(2026, 11, 18, 10, 0, tzinfo=UTC)
 MS = int(TAKEN_AT.timestamp() * 1000)
@@ -203,11 +204,31 @@ def disagreements(spark: SparkSession, of: Topic, records: list[bytes | None]) -
         if not mine.equals(its):
             pairs = zip(mine.to_pylist(), its.to_pylist(), strict=True)
             wrong |= {at for at, (one, other) in enumerate(pairs) if one != other}
+    wrong |= set(misjudged(of, table, slow))
     sure = Reader(of.schema).read(table["value"].combine_chunks()).is_valid()
     outcomes = Counter(f"{of.name} {'quick' if s else 'reference'} {reason}"
                        for s, reason in zip(sure.to_pylist(), slow["_reason"].to_pylist(), strict=True))  # fmt: skip
     told = [(records[at], quick.slice(at, 1).to_pylist(), slow.slice(at, 1).to_pylist()) for at in sorted(wrong)[:20]]
     return told, outcomes
+
+
+def misjudged(of: Topic, table: pa.Table, slow: pa.Table) -> list[int]:
+    """The records that are taken for valid without Spark, and that are not, or not with these values."""
+    valid = Valid.of(of)
+    assert valid is not None
+    events, unsure = valid.told_apart(table)
+    assert sorted([*events["_offset"].to_pylist(), *unsure["offset"].to_pylist()]) == list(range(len(table)))
+    its = slow.take(events["_offset"])
+    same = [bits(events[name].cast(its[name].type)).to_pylist() for name in of.columns]
+    told = [bits(its[name]).to_pylist() for name in of.columns]
+    rows = zip(
+        events["_offset"].to_pylist(),
+        its["_reason"].to_pylist(),
+        zip(*same, strict=True),
+        zip(*told, strict=True),
+        strict=True,
+    )
+    return [place for place, reason, mine, other in rows if reason is not None or mine != other]
 
 
 def bits(values: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import oracle
 import pytest
@@ -28,11 +29,14 @@ from tally.control.leases import name_of_inbox
 from tally.control.shares import stream_of
 from tally.control.store import store
 from tally.host.waiting import until
+from tally.sources.records.valid import Valid
 from tally.speed import checkpoint
 from tally.speed.driver import Driver
+from tally.speed.shared import events
 from tally.speed.shared.inbox import Inbox
 from tally.speed.shared.member import Member
 from tally.speed.shared.missed import Missed
+from tally.speed.shared.reading import Reading
 from tally.speed.shared.topic_stream import FEW
 from tally.speed.upkeep import ledger_table
 from tally.speed.writer import Writer
@@ -40,6 +44,7 @@ from tally.speed.writer import Writer
 PLAIN, WITH_IDS = ["tumbling_p", "hopping_p"], ["tumbling_u", "hopping_u"]
 NAMES = [*PLAIN, *WITH_IDS]
 IDLE = MINUTE
+VALID_OF = Valid.of
 # Ends that tell most: the inbox has a micro-batch and no table has it; one table has it, and the other has not.
 ENDS = {"shared.after_taken:3", "shared.after_member:3"}
 ENDS_LONG = {"shared.begin:3", "shared.before_taken:3", "shared.end:3", "shared.before_inbox_fold", "speed.after_fold"}
@@ -102,6 +107,17 @@ def with_copies(records: list[Record], prefix: str) -> list[Record]:
     return found
 
 
+def seen_by(ways: list[str], way: str, act: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, and word of it."""
+
+    def told_of(*given: Any) -> Any:
+        found = act(*given)
+        ways.extend([way] if found is not None else [])
+        return found
+
+    return told_of
+
+
 def check(world: World, names: Sequence[str] = NAMES) -> None:
     """Each pipeline's table is what the oracle says, and holds each offset's micro-batch in one commit."""
     for name in names:
@@ -128,14 +144,27 @@ def check_reconciles(world: World) -> None:
         assert set(states(world, name).values()) == {"sealed"}
 
 
+def read_by(way: str, patch: pytest.MonkeyPatch) -> None:
+    """Have micro-batches read one way: in the driver's process, in one pass of Spark's workers, by Spark's plans."""
+    patch.setattr(events, "SMALL", 20_000 if way == "here" else 0)
+    patch.setattr(Valid, "of", classmethod(lambda cls, topic: None if way == "Spark" else VALID_OF(topic)))
+
+
 def test_both_layers_are_what_the_oracle_says_and_reconcile(shared: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A story in three rounds, each under a new driver and in micro-batches of another size."""
+    """A story in three rounds, each under a new driver, in micro-batches of another size, and read another way."""
     records = with_copies(worlds.story(5, 160, shared.prefix, late=0.2), shared.prefix)
-    third = len(records) // 3
-    for at, size in enumerate((37, 90, 60)):
+    third, ways = len(records) // 3, list[str]()
+    for name, way in (("judged_here", "here"), ("read_in_one_pass", "one pass"), ("valid", "Spark")):
+        monkeypatch.setattr(Reading, name, seen_by(ways, way, getattr(Reading, name)))
+    for at, (size, way) in enumerate(((37, "here"), (90, "one pass"), (60, "Spark"))):
+        read_by(way, monkeypatch)
+        ways.clear()
         monkeypatch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", str(size))
         shared.produce(records[at * third : (at + 1) * third if at < 2 else None])
         shared.stream()
+        also = {"one pass": {"Spark"}}.get(way, set())  # many that bear ids are Spark's
+        assert set(ways) == {way, *also}
+    read_by("here", monkeypatch)
     shared.produce(worlds.flush(shared.prefix))
     shared.stream()
     for name in NAMES:

@@ -27,7 +27,8 @@ MEASURES = [
     "sum(small) + count(*) AS more", "min(name) AS first", "max(at) AS newest", "max(struct(paid, id)) AS best",
     "max_by(name, struct(day, name)) AS latest", "coalesce(sum(small), 0) AS none_is_zero",
     "if(count(small) > 2, sum(small), null) AS enough", "sum(cents) FILTER (WHERE paid) AS paid_cents",
-    "min(fare) AS least", "bool_and(paid) AS all_paid",
+    "min(fare) AS least", "bool_and(paid) AS all_paid", "sum(price) * 2 AS doubled", "sum(cents) % 7 AS rests",
+    "min(name) < 'm' AS early", "CASE WHEN count(*) > 2 THEN 'many' ELSE 'few' END AS size",
 ]  # fmt: skip
 
 
@@ -72,8 +73,8 @@ def holds(spark: SparkSession, rows: list[dict[str, Any]]) -> None:
 
 @pytest.mark.parametrize(
     "measure",
-    ["avg(wide)", "stddev(fare)", "round(sum(fare), 2)", "upper(min(name))", "sum(fare) > 1",
-     "cast(sum(cents) AS STRING)", "sum(price) * 2", "coalesce(max(struct(paid, id)), max(struct(paid, id)))"],
+    ["avg(wide)", "stddev(fare)", "round(sum(fare), 2)", "upper(min(name))",
+     "cast(sum(cents) AS STRING)", "coalesce(max(struct(paid, id)), max(struct(paid, id)))"],
 )  # fmt: skip
 def test_what_is_not_known_here_is_sparks(spark: SparkSession, measure: str) -> None:
     pipeline = declared(f"{measure} AS m")

@@ -68,7 +68,7 @@ class Settings(BaseSettings):
     )
     idle: str = Field("1 minute", description="On a shared stream: a partition so long silent holds nothing up.")
     open_groups: int = Field(500_000, ge=1, description="On a shared stream: most groups of a pipeline's open windows.")
-    max_offsets_per_trigger: int = Field(500_000, ge=1, description="Most records one micro-batch takes.")
+    max_offsets_per_trigger: int = Field(2_000_000, ge=1, description="Most records one micro-batch takes.")
     max_offsets_per_ingest: int = Field(4_000_000, ge=1, description="Most records one archive commit takes.")
     archive_bytes: bool = Field(
         True, description="Whether the archive keeps each record's key and value; without them no contract can change."

@@ -19,6 +19,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from tally.catalog.ranges import Range
 from tally.catalog.spec import Pipeline
 from tally.control.ledger import MicroBatch
+from tally.kinds.clock_windows import ClockWindows
 from tally.kinds.frames import called
 from tally.sources.archived import Versions
 
@@ -54,6 +55,11 @@ class Kind(ABC):
     @abstractmethod
     def bounded(self, frames: Sequence[DataFrame]) -> list[DataFrame]:
         """Bounded frames of events, one a topic, as the function gets them: with `window` on the first."""
+
+    @property
+    def clock_windows(self) -> ClockWindows | None:
+        """What puts events in windows as `bounded` does, without Spark; None where they do not follow the clock."""
+        return None
 
     @abstractmethod
     def unbounded(self, frames: Sequence[DataFrame]) -> list[DataFrame]:

@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from tally.base.duration import millis, spark_interval
 from tally.catalog.ranges import Range, ceil, event_ranges, events_of, floor, merge
+from tally.kinds.clock_windows import ClockWindows
 from tally.kinds.frames import bare, called, flatten, timed, unmarked
 from tally.kinds.kind import History, Kind, Numbers, Scope
 from tally.sources.archived import Versions, events
@@ -30,6 +31,11 @@ class Windowed(Kind):
         """The frame of the first topic with its `window` column; a hopping window gives a row for each window."""
         time, window = self.pipeline.reads[0].event_time, self.pipeline.window
         return frame.withColumn("window", F.window(time, spark_interval(window.size), spark_interval(window.step)))
+
+    @property
+    def clock_windows(self) -> ClockWindows | None:
+        size, step = (millis(span) * 1000 for span in (self.pipeline.window.size, self.pipeline.window.step))
+        return ClockWindows(time=self.pipeline.reads[0].event_time, size=size, step=step)
 
     def unbounded(self, frames: Sequence[DataFrame]) -> list[DataFrame]:
         """The window is the event time; its own is a plain value, and a function may group by it too."""

@@ -5,5 +5,6 @@ from tally.parts.evaluate import Evaluation
 from tally.parts.merge import merged
 from tally.parts.rules import Refusal
 from tally.parts.split import Split
+from tally.parts.taking import Taking
 
-__all__ = ["Evaluation", "Refusal", "Split", "combinable", "in_two", "merged"]
+__all__ = ["Evaluation", "Refusal", "Split", "Taking", "combinable", "in_two", "merged"]

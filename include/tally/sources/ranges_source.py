@@ -13,7 +13,6 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from tally.base.errors import TallyError
-from tally.sources import kafka
 from tally.sources.advance import advance
 
 NAME = "tally_ranges"
@@ -56,7 +55,7 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         return {self.topic: self.begin}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self.until = kafka.end_offsets(self.topic)
+        self.until = self.ends()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self.limit)
@@ -66,19 +65,28 @@ class RangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type:
         starts = {int(partition): offset for partition, offset in start[self.topic].items()}
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else 1 << 62
         try:
-            step = advance(starts, self.until or kafka.end_offsets(self.topic), most, self.reached, self.since)
+            step = advance(starts, self.until or self.ends(), most, self.reached, self.since)
         except TallyError:
             return start
         self.reached = step.moment
         ends = {**starts, **step.ends}
         return {self.topic: {str(partition): ends[partition] for partition in sorted(ends)}}
 
+    # Kafka's client is imported where it is asked: three of Spark's processes only look at these classes.
+
+    def ends(self, *, hurry: bool = False) -> dict[int, int]:
+        from tally.sources import kafka
+
+        return kafka.end_offsets(self.topic, kafka.HURRY) if hurry else kafka.end_offsets(self.topic)
+
     def since(self, moment: int) -> dict[int, int]:
+        from tally.sources import kafka
+
         return kafka.offsets_since(self.topic, moment)
 
     def reportLatestOffset(self) -> Told | None:
         try:
-            found = self.until or kafka.end_offsets(self.topic, kafka.HURRY)
+            found = self.until or self.ends(hurry=True)
         except TallyError:
             return None
         return {self.topic: {str(partition): offset for partition, offset in sorted(found.items())}}

@@ -9,7 +9,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tally.lake.session import interpreting
-from tally.speed.shared.events import FEW_ROWS, SMALL, Judged, Reading
+from tally.speed.shared.events import SMALL, Judged
+from tally.speed.shared.reading import FEW_ROWS, Reading
 from tally.speed.shared.topic_stream import TopicStream
 
 COMPILED, INTERPRETED = "compiled", "interpreted"
@@ -26,7 +27,7 @@ class Stream:
 
     def micro_batch(self, offsets: int, *, first: bool = False) -> list[Any]:
         self.self.may_compile = not first
-        found = Judged(taken=None, offsets=offsets, seen={})
+        found = Judged(frame=lambda: None, offsets=offsets, seen={})
         return [TopicStream.session_for(self.self, one, found) for one in self.members]  # type: ignore[arg-type]
 
 

@@ -26,9 +26,10 @@ from tally.speed.commit import Target
 from tally.speed.progress import CALM_SECONDS
 from tally.speed.running_query import RunningQuery
 from tally.speed.shared import member
-from tally.speed.shared.events import Judged, Reading
+from tally.speed.shared.events import Judged
 from tally.speed.shared.inbox import packed, unpacked
 from tally.speed.shared.member import Member
+from tally.speed.shared.reading import Reading
 
 T0 = datetime(2026, 11, 7, 0, 7, tzinfo=UTC)
 Event = dict[str, Any]
@@ -63,7 +64,12 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[pa.Table]:
 
 
 def newest_and_direct(
-    spark: SparkSession, declared: Pipeline, batches: Sequence[Sequence[Event]], written: list[pa.Table]
+    spark: SparkSession,
+    declared: Pipeline,
+    batches: Sequence[Sequence[Event]],
+    written: list[pa.Table],
+    *,
+    here: bool = False,
 ) -> tuple[list[str], list[str]]:
     """The newest row of each group that a member wrote, each total once through the inbox; and the function's own."""
     lease = Lease(name="speed/p/v1", epoch=1, sure=True)
@@ -72,8 +78,7 @@ def newest_and_direct(
     one = Member(Alone(), target, split_of(spark, declared), lambda _: None, reading.shape)
     plan = Planned(batch=0, ranges={}, late_watermark=0, watermark=0)
     for batch in batches:
-        taken = reading.shaped.leaf(frame_of(spark, batch))
-        totals = one.totals(spark, Judged(taken=taken, offsets=len(batch), seen={}), 0)
+        totals = one.totals(judged(reading, frame_of(spark, batch), len(batch), here=here), 0, lambda: spark)
         one.take(spark, unpacked(packed(totals)), plan, 0)
         assert one.error is None
     keys, newest = ("window_start", "window_end", *declared.key), dict[str, str]()
@@ -82,6 +87,12 @@ def newest_and_direct(
     kind = kind_of(declared)
     (given,) = kind.bounded([frame_of(spark, [event for batch in batches for event in batch])])
     return sorted(newest.values()), sorted(map(repr, kind.flattened(declared.function(given)).toArrow().to_pylist()))
+
+
+def judged(reading: Reading, frame: DataFrame, count: int, *, here: bool) -> Judged:
+    """Events in this process, or as Spark's plans alone find them."""
+    events = frame.toArrow() if here else None
+    return Judged(frame=lambda: reading.shaped.leaf(frame), offsets=count, seen={}, events=events)
 
 
 def event(number: int, **values: Any) -> Event:
@@ -100,7 +111,7 @@ def test_a_micro_batch_that_changes_no_group_is_taken_too(
         monkeypatch.setattr(Split, "mergeable", False)
         monkeypatch.setattr(Evaluation, "of", lambda *_: None)
     batches = [[event(1), event(2)], [], [event(3, zone=None)], [event(4)]]
-    newest, direct = newest_and_direct(spark, of(counted("window", "zone")), batches, written)
+    newest, direct = newest_and_direct(spark, of(counted("window", "zone")), batches, written, here=not by_spark)
     assert newest == direct and [rows.num_rows for rows in written] == [2, 0, 0, 1]
 
 
@@ -133,9 +144,9 @@ def test_more_open_groups_than_the_driver_has_room_for_end_its_part_and_say_the_
     lease = Lease(name="speed/p/v1", epoch=1, sure=True)
     target, reading = Target(spark=spark, pipeline=declared, generation=1, lease=lease), Reading(spark, EVENTS)
     one = Member(Alone(), target, split_of(spark, declared), lambda _: None, reading.shape)
-    found = Judged(taken=reading.shaped.leaf(frame_of(spark, [event(1), event(2), event(61)])), offsets=3, seen={})
+    found = judged(reading, frame_of(spark, [event(1), event(2), event(61)]), 3, here=True)
     with pytest.raises(NotAgain):
-        one.restore([one.totals(spark, found, 0)], 0)
+        one.restore([one.totals(found, 0, lambda: spark)], 0)
 
 
 def test_it_gets_on_as_the_stream_does_that_it_is_part_of(spark: SparkSession, written: list[pa.Table]) -> None:

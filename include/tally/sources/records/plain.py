@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property, reduce
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
@@ -232,9 +233,12 @@ def duck_error() -> type[Exception]:
     return found
 
 
-@cache
 def duck() -> Any:
-    """This process's DuckDB, on one thread: Spark's tasks are the parallel ones."""
-    connection = connected()
-    connection.execute("SET threads = 1")
-    return connection
+    """This thread's DuckDB, on one thread: Spark's tasks are the parallel ones."""
+    if not hasattr(mine, "connection"):
+        mine.connection = connected()
+        mine.connection.execute("SET threads = 1")
+    return mine.connection
+
+
+mine = threading.local()

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from tally.control import shares
 from tally.control.ledger import MicroBatch
 from tally.kinds import kind_of
 from tally.lake.inside_spark import Template
-from tally.parts import Evaluation, Split, merged
+from tally.parts import Evaluation, Split, Taking, merged
 from tally.speed import checkpoint, commit
 from tally.speed.progress import CALM_SECONDS, Motion
 from tally.speed.shared.events import Judged
@@ -52,13 +53,9 @@ class Member:
     def __init__(self, stream: Stream, target: commit.Target, split: Split, applied: Applied, shape: DataFrame) -> None:
         self.stream, self.target, self.split, self.applied = stream, target, split, applied
         kind, spark = kind_of(target.pipeline), shape.sparkSession
-        (given,), none = kind.bounded([shape]), spark.createDataFrame([], split.schema)
-        # Planned once: over a micro-batch's events, which are of this shape, and over totals.
-        self.taking = self.taking_few = Template.of(split.parts(given), shape)
-        if "Expand" in self.taking.nodes:  # by it Spark forgets that a few events are one partition, and exchanges them
-            self.taking_few = Template.of(split.parts(given.coalesce(1)), shape)
-        finished = kind.flattened(split.finished(none))
-        self.finishing, self.here = Template.of(finished, none), Evaluation.of(finished, none)
+        self.shape, self.none = shape, spark.createDataFrame([], split.schema)
+        self.finished = kind.flattened(split.finished(self.none))
+        self.taking_here, self.finishing_here = Taking.of(kind, split, shape), Evaluation.of(self.finished, self.none)
         self.schema = to_arrow_schema(split.schema, timezone="UTC")
         self.open = OpenWindows(split.groups, split.window)
         self.table = DeltaTable(commit.path(target.pipeline))
@@ -70,6 +67,25 @@ class Member:
         self.began_at = time.monotonic()
         self.entering: threading.Thread | None = None  # while it takes what it missed, beside the others
 
+    # Its plans, made once: over a micro-batch's events, which are of one shape, and over totals.
+
+    @cached_property
+    def taking(self) -> Template:
+        (given,) = kind_of(self.pipeline).bounded([self.shape])
+        return Template.of(self.split.parts(given), self.shape)
+
+    @cached_property
+    def taking_few(self) -> Template:
+        """The same over few events: by an Expand Spark forgets that they are one partition, and exchanges them."""
+        if "Expand" not in self.taking.nodes:
+            return self.taking
+        (given,) = kind_of(self.pipeline).bounded([self.shape])
+        return Template.of(self.split.parts(given.coalesce(1)), self.shape)
+
+    @cached_property
+    def finishing(self) -> Template:
+        return Template.of(self.finished, self.none)
+
     @property
     def pipeline(self) -> Pipeline:
         return self.target.pipeline
@@ -80,23 +96,38 @@ class Member:
 
     # What a micro-batch comes to.
 
-    def totals(self, spark: SparkSession, found: Judged, late_watermark: int) -> pa.Table:
-        """The groups that the events of a micro-batch change, with all that is in them now; late ones change none."""
-        taking = self.taking_few if found.small else self.taking
-        new = self.gathered(taking.on(found.taken, spark))
-        return self.with_held(open_ones(new, self.open.window, late_watermark), spark)
+    def totals(self, found: Judged, late_watermark: int, session: Callable[[], SparkSession]) -> pa.Table:
+        """The groups that the events of a micro-batch change, with all that is in them now; late ones change none.
+
+        The session is asked for where something is Spark's to make.
+        """
+        new = self.parts_here(found)
+        if new is None:
+            taking = self.taking_few if found.small else self.taking
+            new = self.gathered(taking.on(found.frame(), session()))
+        return self.with_held(open_ones(new, self.open.window, late_watermark), session)
+
+    def parts_here(self, found: Judged) -> pa.Table | None:
+        """The parts of a micro-batch's events without Spark; None where they are Spark's to make."""
+        if self.taking_here is None:
+            return None
+        if (pieces := found.parts.get(self.place)) is not None:
+            made = self.taking_here.together(pieces) if pieces else self.schema.empty_table()
+        else:
+            made = self.taking_here.over(found.events) if found.events is not None else None
+        return None if made is None else made.cast(self.schema)
 
     def totals_of(self, frame: DataFrame) -> pa.Table:
         """The same of a frame as the function gets it, which has no late events."""
-        return self.with_held(self.gathered(self.split.parts(frame)), frame.sparkSession)
+        return self.with_held(self.gathered(self.split.parts(frame)), lambda: frame.sparkSession)
 
-    def with_held(self, new: pa.Table, spark: SparkSession) -> pa.Table:
+    def with_held(self, new: pa.Table, session: Callable[[], SparkSession]) -> pa.Table:
         """Parts of some groups, and what these held before, added up."""
         held = self.open.of(new)
         if self.split.mergeable:
             return merged(held, new, self.split.buffers)
         there = held.filter(pc.is_valid(held[self.open.window]))
-        both = self.frame(spark, pa.concat_tables([new, there]))
+        both = self.frame(session(), pa.concat_tables([new, there]))
         return self.gathered(self.split.added(both))
 
     def gathered(self, parts: DataFrame) -> pa.Table:
@@ -109,7 +140,7 @@ class Member:
 
     def take(self, spark: SparkSession, totals: pa.Table, plan: checkpoint.Planned, watermark: int) -> None:
         """Hold these totals, and append the rows of their groups to the pipeline's table."""
-        rows = self.here.over(totals) if self.here is not None else None
+        rows = self.finishing_here.over(totals) if self.finishing_here is not None else None
         if rows is None:
             rows = self.finishing.on(self.finishing.leaf(self.frame(spark, totals)), spark).toArrow()
         self.applied(commit.append_arrow(rows, replace(plan, since=self.since or 0), self.target, self.table))

@@ -19,11 +19,13 @@ from tally.control.shares import GENERATION, stream_of
 from tally.kinds import kind_of
 from tally.kinds.kind import History, LateRule
 from tally.sources import kafka
-from tally.speed.shared.events import Reading, identified, remembered, without
+from tally.speed.shared.events import identified, remembered, without
 from tally.speed.shared.ids import LEFT_OUT, Ids
 from tally.speed.shared.inbox import Inbox
 from tally.speed.shared.journal import Journal
 from tally.speed.shared.member import Member
+from tally.speed.shared.plan import most_offsets
+from tally.speed.shared.reading import Reading
 from tally.speed.shared.spans import Span, spans
 
 log = logging.getLogger(__name__)
@@ -79,7 +81,7 @@ class Missed:
         begins = lacking[0].late_watermark if lacking else newest.clock.watermark
         member.restore([row.totals for row in rows if row.batch < first], begins)
         there, ids = {row.batch: row.totals for row in rows}, None
-        for span in spans(self.topic.name, lacking, settings().max_offsets_per_trigger, ends=list(there)):
+        for span in spans(self.topic.name, lacking, most_offsets(self.topic), ends=list(there)):
             if member.left:
                 return
             totals = there.get(span.last.batch)  # of all that no row before it is of

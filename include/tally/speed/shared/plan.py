@@ -7,11 +7,21 @@ import os
 from pathlib import Path
 
 from tally.base.errors import AnswerIsNo
+from tally.base.settings import settings
 from tally.catalog.spec import Topic
 from tally.control.ledger import NEAR, Ranges
 from tally.sources import kafka
 from tally.speed import checkpoint
 from tally.speed.shared.inbox import Taken
+
+# The ids of a micro-batch lie in the driver's memory, some 200 bytes each.
+MOST_IDS = 500_000
+
+
+def most_offsets(topic: Topic) -> int:
+    """How many records of a topic a micro-batch takes at most."""
+    most = settings().max_offsets_per_trigger
+    return min(most, MOST_IDS) if topic.unique else most
 
 
 def planned(taken: Taken) -> checkpoint.Planned:

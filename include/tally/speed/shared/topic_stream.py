@@ -10,9 +10,9 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -33,13 +33,14 @@ from tally.sources import kafka, ranges_source
 from tally.speed import checkpoint, commit
 from tally.speed.progress import Gain, Motion
 from tally.speed.shared.clock import Clock
-from tally.speed.shared.events import FEW_ROWS, Judged, Reading
+from tally.speed.shared.events import Judged, are_few, offsets
 from tally.speed.shared.ids import Ids
 from tally.speed.shared.inbox import FOLD_EVERY, Inbox, Taken
 from tally.speed.shared.journal import Journal
 from tally.speed.shared.member import Applied, Member
 from tally.speed.shared.missed import Missed
-from tally.speed.shared.plan import check_follows, first_offsets, planned, read_in_order
+from tally.speed.shared.plan import check_follows, first_offsets, most_offsets, planned, read_in_order
+from tally.speed.shared.reading import FEW_ROWS, Bounds, Reading
 from tally.speed.upkeep.keeper import Keeper
 from tally.speed.writer import Writer
 
@@ -190,7 +191,7 @@ class TopicStream:
         ranges = (
             spark.readStream.format(ranges_source.NAME)
             .option("topic", self.topic.name)
-            .option("limit", run.max_offsets_per_trigger)
+            .option("limit", most_offsets(self.topic))
             .option("begin", json.dumps(first_offsets(self.root, self.topic)))
             .load()
         )
@@ -244,8 +245,7 @@ class TopicStream:
         clock = before.clock if before is not None else Clock()
         totals = Totals()
         mine = ranges[self.topic.name]
-        with self.reading.valid(mine) as valid:
-            found = self.reading.judged(valid, mine, self.ids, clock.watermark)
+        with self.judged(mine, batch, clock, members) as found:
             after = clock.after(found.seen, self.waiting(ranges), millis(self.topic.lateness), idle_ms())
             self.each(members, batch, lambda one: self.total(one, found, clock, totals))
         if found.brought is not None:
@@ -259,8 +259,21 @@ class TopicStream:
         self.record(taken)
         return taken, totals
 
+    @contextmanager
+    def judged(self, ranges: Bounds, batch: int, clock: Clock, members: Sequence[Member]) -> Iterator[Judged]:
+        """A micro-batch's events; many are taken as they are read, where all pipelines can and nobody is suspected."""
+        takings = {one.place: one.taking_here for one in members if one.taking_here is not None}
+        if are_few(offsets(ranges)) or len(takings) < len(members) or any(map(self.journal.suspects, takings)):
+            takings = {}
+        with ExitStack() as opened:
+            with ExitStack() as named:
+                for place in takings:
+                    named.enter_context(self.journal.running(place, batch))
+                found = opened.enter_context(self.reading.judged(ranges, self.ids, clock.watermark, takings))
+            yield found
+
     def total(self, member: Member, found: Judged, clock: Clock, into: Totals) -> None:
-        into[member.place] = member.totals(self.session_for(member, found), found, clock.watermark)
+        into[member.place] = member.totals(found, clock.watermark, lambda: self.session_for(member, found))
 
     def session_for(self, member: Member, found: Judged) -> SparkSession:
         """What runs a pipeline's plans over so many events: compiled they are faster, but not the first time.
@@ -303,6 +316,8 @@ class TopicStream:
             list(pool.map(inherited, [one for one in members if one not in suspects]))
         for member in suspects:
             guarded(member)
+        if self.journal.over:  # the JVM has gone: what it left undone is the next driver's
+            raise next(one.error for one in members if one.error is not None)
 
     def leave_out(self, lost: Mapping[str, leases.Fenced], members: Sequence[Member], totals: Totals) -> None:
         """Go on without those whose tables others write now."""

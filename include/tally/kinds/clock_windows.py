@@ -1,0 +1,43 @@
+"""Puts events in the windows of the clock without Spark, as plain data that can be sent to its workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+# Microseconds from 1970: a window about such a time has no bound that a BIGINT lacks.
+FARTHEST = 1 << 62
+MOMENT = pa.timestamp("us", "UTC")
+FIELDS = [pa.field("start", MOMENT), pa.field("end", MOMENT)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClockWindows:
+    """Windows of one size, a new one each step (microseconds), over the times in a column."""
+
+    time: str
+    size: int
+    step: int
+
+    def over(self, events: pa.Table) -> pa.Table:
+        """The events with their `window`, once for each that they are in; what Spark would refuse is an error."""
+        if events[self.time].null_count:
+            raise ArithmeticError("an event without a time is in no window")
+        times = events[self.time].cast(pa.int64()).to_numpy()
+        if len(times) and max(-int(times.min()), int(times.max())) > FARTHEST:
+            raise ArithmeticError("a window that begins or ends beyond all times")
+        newest, found = times - times % self.step, []
+        for earlier in range(0, self.size, self.step):
+            starts, inside = newest - earlier, events
+            if self.size % self.step:  # the oldest window has some only
+                there = times < starts + self.size
+                starts, inside = starts[there], events.filter(pa.array(there))
+            found.append(inside.append_column("window", self.beginning(starts)))
+        return pa.concat_tables(found)
+
+    def beginning(self, starts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array:
+        """The windows that begin then."""
+        bounds = [pa.array(at, pa.int64()).cast(MOMENT) for at in (starts, starts + self.size)]
+        return pa.StructArray.from_arrays(bounds, fields=FIELDS)

@@ -1,0 +1,66 @@
+"""A pipeline's parts of events, made in this process or in one of Spark's workers, without a plan of Spark's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from tally.kinds.clock_windows import ClockWindows
+from tally.kinds.kind import Kind
+from tally.parts.aggregates import grouped
+from tally.parts.buffers import Add
+from tally.parts.evaluate import Evaluation
+from tally.parts.merge import arrays
+from tally.parts.split import Split
+
+HOW = {Add.SUM: "sum", Add.MIN: "min", Add.MAX: "max"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taking:
+    """What Spark's plan of the parts gives of these events, to the last digits of floating sums; plain data."""
+
+    windows: ClockWindows
+    evaluation: Evaluation
+    groups: Sequence[str]
+    how: Mapping[str, str]  # each buffer's way to add up, as Arrow calls it
+
+    @classmethod
+    def of(cls, kind: Kind, split: Split, events: DataFrame) -> Taking | None:
+        """The same as `split.parts` of such events; None where only Spark can do it."""
+        windows, how = kind.clock_windows, {one.name: HOW[one.add] for one in split.buffers if one.add in HOW}
+        if windows is None or len(how) < len(split.buffers):
+            return None
+        given = events.sparkSession.createDataFrame([], kind.bounded([events])[0].schema)
+        evaluation = Evaluation.of(split.parts(given), given)
+        if evaluation is None:
+            return None
+        return cls(windows=windows, evaluation=evaluation, groups=split.groups, how=how)
+
+    def over(self, events: pa.Table) -> pa.Table | None:
+        """The parts of these events, one a group; None where that is Spark's to say."""
+        used = events.select(list(dict.fromkeys([*(set(self.evaluation.leaf) - {"window"}), self.windows.time])))
+        try:
+            return self.evaluation.over(self.windows.over(used))
+        except ArithmeticError:
+            return None
+
+    def together(self, parts: Sequence[pa.Table]) -> pa.Table | None:
+        """Parts of several pieces as one, a row a group; None where that is Spark's to say."""
+        if len(parts) == 1:
+            return parts[0]
+        whole = arrays(pa.concat_tables(parts))
+        try:
+            totals = [(how, roomy(whole[name])) for name, how in self.how.items()]
+            keys, values = grouped([whole[name] for name in self.groups], totals)
+            return pa.table([*keys, *values], names=[*self.groups, *self.how]).select(list(whole)).cast(parts[0].schema)
+        except (pa.ArrowException, ArithmeticError):
+            return None
+
+
+def roomy(values: pa.Array) -> pa.Array:
+    """Values whose sum outgrows its type only where it is cast back."""
+    return values.cast(pa.decimal256(76, values.type.scale)) if pa.types.is_decimal(values.type) else values
