@@ -28,7 +28,7 @@ from bench.scattered import PIPELINE, TOPICS, said
 PIPELINES = ("one", "two")
 PARTITIONS, EVENTS = 4, 100  # of a micro-batch
 KEYS = 20
-T0 = 1_767_600_000_000
+T0 = int(time.time()) // 3600 * 3_600_000  # of a day that is not over: nothing is old enough to be trimmed
 HOUR = 3_600  # micro-batches
 STRETCH = 100
 LATENESS = 120_000
