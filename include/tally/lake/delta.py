@@ -22,6 +22,8 @@ ENTRY = re.compile(r"(\d{20})\.json")
 CHECKPOINT = re.compile(r"(\d{20})\.checkpoint\b.*\.parquet")
 # A stream's log has some hundred entries past its checkpoint, and the newest of them tell what a start must know.
 LOOKED_INTO = 256
+# How a commit's metrics call the files that it added: Spark's word, and that of delta-rs.
+ADDED = ("numFiles", "num_added_files")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +180,8 @@ def entry(file: Path, *, whole: bool = True) -> tuple[str, dict[str, Any] | None
         files = sum("add" in action for action in actions)
     except (OSError, ValueError, TypeError):
         return "is garbled", None
-    if files < int((info.get("operationMetrics") or {}).get("numFiles") or 0):
+    metrics = info.get("operationMetrics") or {}
+    if files < max(int(metrics.get(name) or 0) for name in ADDED):
         return "is cut short", None
     return "", info
 
