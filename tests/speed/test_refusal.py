@@ -40,6 +40,12 @@ Traceback (most recent call last):
 sqlalchemy.exc.OperationalError: (sqlite3.OperationalError) database or disk is full
 (Background on this error at: https://sqlalche.me/e/21/e3q8)
 """
+WORKER = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "/x/spark/pipelines/spoilt.py", line 9, in spoil
+    raise ValueError("no such shop")
+ValueError: no such shop
+"""
 REFUSED = AnswerIsNo(
     "the checkpoint is at micro-batch 5, the table already at 7",
     pipeline="demand", field="checkpoint", cure="put back the newest checkpoint",
@@ -50,6 +56,7 @@ REFUSED = AnswerIsNo(
     ("text", "said", "cure"),
     [
         (FULL, "No space left on device", None),
+        (WORKER, "no such shop", None),
         (CONTROL, "(sqlite3.OperationalError) database or disk is full", None),
         (
             f"{PYTHON}tally.base.errors.AnswerIsNo: {REFUSED}\n",
@@ -60,7 +67,7 @@ REFUSED = AnswerIsNo(
         ("Some offsets were lost\n\tat x.y", "Some offsets were lost", None),
         ("", "", None),
     ],
-    ids=["full disk", "full control store", "our own refusal", "marked by Spark", "plain", "nothing"],
+    ids=["full disk", "a function", "full control store", "our own refusal", "marked by Spark", "plain", "nothing"],
 )
 def test_the_line_that_says_what_is_wrong(text: str, said: str, cure: str | None) -> None:
     assert cause(text) == (said, cure)

@@ -19,7 +19,7 @@ from tally.speed import checkpoint
 from tally.speed.start import agreement
 
 LONGEST = 500
-PROXY = "An exception was raised by the Python Proxy"
+TRACEBACK = "Traceback (most recent call last)"  # of a micro-batch, below Spark, or of a function in Python's workers
 # A line of Python's that ends a traceback: the error's class, and what it says.
 RAISED = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*(?:Error|Exception|Lost|No)): (?P<said>.+)$")
 REFUSAL = "tally.base.errors."
@@ -91,7 +91,7 @@ def cause(text: str) -> tuple[str, str | None]:
         return refused
     marked = next((line.strip() for line in lines if line.strip().startswith("[")), None)
     deepest = [said for line in lines if (met := CAUSED.match(line)) and (said := plain(met["said"]))]
-    raised = [met["said"] for line in lines if (met := RAISED.match(line))] if PROXY in text else []
+    raised = [met["said"] for line in lines if (met := RAISED.match(line))] if TRACEBACK in text else []
     return (marked or (deepest or raised or [lines[0].strip()])[-1])[:LONGEST], None
 
 
