@@ -266,7 +266,7 @@ def shared(
                 placed += [(window, event.key, event.amount) for window in alive]
                 out.accepted[0].append(event)
         if mine and not begun:
-            begun = min(newest[partition][1] for partition in {event.partition for event in mine})
+            begun = min(event.broker_time for event in mine)
         if newest:
             now = max(broker for _, broker in newest.values())
             read = {partition: to for partition, (_, to) in batch.ranges[0].items()}

@@ -13,8 +13,9 @@ MINUTE = 60_000
 BOTH = {0: 0, 1: 0}
 
 
-def seen(event: int, record: int | None = None) -> Seen:
-    return Seen(event=event, record=event if record is None else record)
+def seen(event: int, record: int | None = None, first: int | None = None) -> Seen:
+    newest = event if record is None else record
+    return Seen(event=event, record=newest, first=newest if first is None else first)
 
 
 def test_the_least_of_the_partitions_rules() -> None:
@@ -45,6 +46,16 @@ def test_a_partition_that_never_had_a_record_is_waited_for_and_then_left_out() -
     assert clock.after({0: seen(91_000)}, {0: 0, 1: 1}, 0, MINUTE).watermark == 0
 
 
+def test_of_a_backlog_that_is_read_at_once_the_oldest_record_tells_how_long_another_partition_was_silent() -> None:
+    assert Clock().after({0: seen(61_000, first=1_000)}, BOTH, 0, MINUTE).watermark == 0
+    assert Clock().after({0: seen(61_000, first=999)}, BOTH, 0, MINUTE).watermark == 61_000
+
+
+def test_a_clock_of_before_is_read() -> None:
+    words = {"watermark": 5, "seen": {"0": {"event": 6, "record": 7}}, "begun": 4}
+    assert Clock.of_words(words) == Clock(watermark=5, seen={0: seen(6, 7)}, begun=4)
+
+
 def test_a_micro_batch_without_a_valid_record_moves_nothing() -> None:
     clock = Clock().after({0: seen(30_000)}, {0: 0}, 0, MINUTE)
     assert clock.after({}, {0: 0}, 0, MINUTE) == clock
@@ -52,7 +63,7 @@ def test_a_micro_batch_without_a_valid_record_moves_nothing() -> None:
 
 
 batches = st.lists(
-    st.dictionaries(st.integers(0, 2), st.builds(Seen, event=st.integers(0, 10**6), record=st.integers(0, 10**6))),
+    st.dictionaries(st.integers(0, 2), st.builds(seen, *[st.integers(0, 10**6)] * 3)),
     max_size=8,
 )
 

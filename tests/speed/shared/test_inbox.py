@@ -30,7 +30,7 @@ def known_again() -> Inbox:
 
 
 def taken(batch: int) -> Taken:
-    clock = Clock(watermark=1000 * batch, seen={0: Seen(event=5, record=6)}, begun=4)
+    clock = Clock(watermark=1000 * batch, seen={0: Seen(event=5, record=6, first=6)}, begun=4)
     return Taken(generation=1, batch=batch, ranges={"rides": {0: (batch, batch + 1)}}, late_watermark=7, clock=clock)
 
 

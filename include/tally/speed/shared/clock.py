@@ -12,13 +12,15 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """The newest event time and the newest broker time of a partition's records, in milliseconds."""
+    """The newest event and broker time of a partition's records, in milliseconds, and the broker time of the first."""
 
     event: int
     record: int
+    first: int
 
     def after(self, other: Seen) -> Seen:
-        return Seen(event=max(self.event, other.event), record=max(self.record, other.record))
+        newest = {"event": max(self.event, other.event), "record": max(self.record, other.record)}
+        return Seen(**newest, first=min(self.first, other.first))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +39,7 @@ class Clock:
         seen = {**self.seen, **{p: self.seen[p].after(one) if p in self.seen else one for p, one in batch.items()}}
         if not seen:
             return self
-        begun = min(one.record for one in batch.values()) if self.begun is None else self.begun
+        begun = min(one.first for one in batch.values()) if self.begun is None else self.begun
         now = max(one.record for one in seen.values())
         active = [
             seen[p].event if p in seen else None
@@ -54,5 +56,5 @@ class Clock:
 
     @staticmethod
     def of_words(words: Mapping[str, Any]) -> Clock:
-        seen = {int(partition): Seen(**one) for partition, one in words["seen"].items()}
+        seen = {int(p): Seen(**{"first": one["record"], **one}) for p, one in words["seen"].items()}
         return Clock(watermark=words["watermark"], seen=seen, begun=words["begun"])

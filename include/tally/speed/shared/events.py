@@ -63,26 +63,30 @@ def once(make: Callable[[], Made]) -> Callable[[], Made]:
 
 
 def seen(events: DataFrame, topic: Topic) -> dict[int, Seen]:
-    """The newest event time and broker time among the events of each partition that has one."""
-    times = F.max(F.unix_millis(topic.event_time)), F.max(F.unix_millis("_broker_time"))
-    return {row[0]: Seen(event=row[1], record=row[2]) for row in events.groupBy("_partition").agg(*times).collect()}
+    """The newest event time, the newest and the oldest broker time among the events of each partition that has one."""
+    arrived = F.unix_millis("_broker_time")
+    times = F.max(F.unix_millis(topic.event_time)), F.max(arrived), F.min(arrived)
+    rows = events.groupBy("_partition").agg(*times).collect()
+    return {row[0]: Seen(event=row[1], record=row[2], first=row[3]) for row in rows}
 
 
 def newest_times(events: pa.Table, time: str) -> pa.Table:
-    """The same of events in this process, as rows of `partition`, `event` and `record`."""
-    columns = {"event": in_millis(events[time]), "record": in_millis(events["_broker_time"])}
+    """The same of events in this process, as rows of `partition`, `event`, `record` and `first`."""
+    record = in_millis(events["_broker_time"])
+    columns = {"event": in_millis(events[time]), "record": record, "first": record}
     return newest_of(pa.table({"partition": events["_partition"], **columns}))
 
 
 def newest_of(times: pa.Table) -> pa.Table:
-    """The newest of several such rows of each partition."""
-    newest = times.group_by("partition", use_threads=False).aggregate([("event", "max"), ("record", "max")])
-    return newest.select(["partition", "event_max", "record_max"]).rename_columns(["partition", "event", "record"])
+    """One of several such rows of each partition."""
+    asked = [("event", "max"), ("record", "max"), ("first", "min")]
+    found = times.group_by("partition", use_threads=False).aggregate(asked)
+    return found.select(["partition", "event_max", "record_max", "first_min"]).rename_columns(times.column_names)
 
 
 def as_seen(times: pa.Table) -> dict[int, Seen]:
     """Such rows as a clock takes them."""
-    return {row["partition"]: Seen(event=row["event"], record=row["record"]) for row in times.to_pylist()}
+    return {row.pop("partition"): Seen(**row) for row in times.to_pylist()}
 
 
 def in_millis(times: pa.ChunkedArray) -> pa.Array:

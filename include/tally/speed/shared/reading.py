@@ -25,7 +25,6 @@ from tally.sources.frames import bounded_records
 from tally.sources.records.decode import are_many, decode
 from tally.sources.records.plain import LONGEST
 from tally.sources.records.valid import Valid
-from tally.speed.shared.clock import Seen
 from tally.speed.shared.events import (
     PLACE,
     Judged,
@@ -34,6 +33,8 @@ from tally.speed.shared.events import (
     as_seen,
     identified,
     identified_here,
+    in_millis,
+    newest_of,
     newest_times,
     offsets,
     once,
@@ -127,10 +128,11 @@ class Reading:
         """Many events, of which each id is taken once."""
         found = identified(events, self.topic)
         left_out, brought = ids.told_apart(found, late_watermark)
-        times = found.group_by("_partition").aggregate([("_time", "max"), ("_arrived", "max")]).to_pylist()
+        times = {"partition": found["_partition"], "event": in_millis(found["_time"])}
+        newest = newest_of(pa.table({**times, "record": found["_arrived"], "first": found["_arrived"]}))
         return Judged(
             offsets=count,
-            seen={row["_partition"]: Seen(event=row["_time_max"] // 1000, record=row["_arrived_max"]) for row in times},
+            seen=as_seen(newest),
             frame=once(lambda: self.shaped.leaf(without(events, left_out))),
             brought=brought,
         )
