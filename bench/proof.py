@@ -71,7 +71,8 @@ def against_truth(home: Path, found: dict[str, Any], sent: dict[str, int]) -> di
     rows = tally("read", PIPELINE, "--layer", "batch")
     got = {key(row): (row["trips"], row["takings"]) for row in rows}
     wrong = [k for k in expected.keys() | got.keys() if not same(expected.get(k), got.get(k))]
-    late = truth.late(path, [{"ranges": b.ranges} for b in batches()], "rides", LATENESS_MS)
+    ranges, shared = [{"ranges": b.ranges} for b in batches()], batches()[-1].ids == "near"
+    late = truth.late(path, ranges, "rides", LATENESS_MS, shared=shared)
     ingest = found["ingest"]["rides"]
     bad = sum(n for kind, n in classes.items() if kind.startswith("bad"))
     return {

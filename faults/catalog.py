@@ -21,25 +21,25 @@ from faults.producer import Disorder
 from faults.run import Kind
 
 ONE = ("shop_minutes",)
+OWN = {"TALLY_SHARED": "false"}  # where the steps, or the files, are those of a query of its own
 MUCH_LATE = Disorder(late=0.1, hours_late=0.05, day_before=True)
 DISKS = {"TALLY_LAKE": 96, "TALLY_CHECKPOINTS": 48, "TALLY_CONTROL": 24}
 # Five million events: no heap of a short run.
 LARGE = {"TALLY_STREAM_MEMORY": "1536m", "TALLY_SPARK_MEMORY": "3g"}
 
 ALL = (
-    Kind(name="kill at failpoints", fault=kills.at_failpoints, seconds=500, pipelines=ONE),
+    Kind(name="kill at failpoints", fault=kills.at_failpoints, seconds=500, pipelines=ONE, settings=OWN),
     Kind(
         name="kill at trims", fault=kills.at_trims, seconds=240, pipelines=ONE, disorder=Disorder(day_before=True)
     ),
-    Kind(name="kill at files", fault=kills.at_files, seconds=500, pipelines=ONE),
+    Kind(name="kill at files", fault=kills.at_files, seconds=500, pipelines=ONE, settings=OWN),
     Kind(name="kill at any moment", fault=kills.at_any_moment, seconds=500),
     Kind(
         name="kill under load", fault=kills.under_load, seconds=1600, pipelines=("shop_minutes", "meter_minutes"),
-        rate=3400, speed=45, settings=LARGE,
+        rate=3400, speed=45, settings={**LARGE, **OWN},
     ),
     Kind(
         name="kill a shared stream", fault=kills.of_shared, seconds=500,
-        settings={"TALLY_SHARED": "true", "TALLY_IDLE": "20 seconds"},
         disorder=Disorder(late=0.1, hours_late=0.05, again=0.1),
     ),
     Kind(name="kill the batch", fault=batch.at_failpoints, seconds=500, pipelines=ONE),

@@ -36,6 +36,7 @@ SETTINGS = {
     "TALLY_KAFKA_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1",
     "TALLY_TRIGGER_SECONDS": "0.2",
     "TALLY_FOLD_AFTER_BATCHES": "5",
+    "TALLY_IDLE": "20 seconds",
     "TALLY_TRIM_AFTER": "0 seconds",
 }
 

@@ -128,7 +128,8 @@ class Stage:
     @contextmanager
     def in_force(self) -> Iterator[None]:
         """Make it the home and catalogue of this process."""
-        more = {"TALLY_HOME": str(self.home), "TALLY_CATALOG": str(self.catalogue)}
+        # In a query of its own: what is planted in a checkpoint or a micro-batch's words is of that.
+        more = {"TALLY_HOME": str(self.home), "TALLY_CATALOG": str(self.catalogue), "TALLY_SHARED": "false"}
         with environment(TALLY_MAX_OFFSETS_PER_TRIGGER=MICRO_BATCH, **more, **self.settings):
             yield
 

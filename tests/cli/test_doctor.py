@@ -27,7 +27,7 @@ CHECKS = {"definition", "disk", "control store", "kafka", "checkpoint", "offsets
 @pytest.fixture(scope="module")
 def stopped(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
-        yield harmed.make(tmp_path_factory.mktemp("doctor"), "doctor.", broker, patch)
+        yield harmed.make(tmp_path_factory.mktemp("doctor"), "doctor.", broker, patch, "shared")
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 import world as worlds
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
-from harmed import HOWS, NAME, REFUSED, check_stream, refusal
+from harmed import HOWS, NAME, REFUSED, refusal
 from pyspark.sql import SparkSession
 from test_kill import killed
 from test_negative_controls import reconcile, states, told
@@ -40,10 +40,13 @@ SHORT = {"the newest commit of the table is empty"}
 long = pytest.mark.long
 
 
-@pytest.fixture(scope="module")
-def stopped(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+@pytest.fixture(scope="module", params=worlds.PATHS)
+def stopped(
+    request: pytest.FixtureRequest, spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
-        yield harmed.make(tmp_path_factory.mktemp("corrupt"), "corrupt.", broker, patch)
+        path = request.param
+        yield harmed.make(tmp_path_factory.mktemp("corrupt"), f"corrupt.{path}.", broker, patch, path)
 
 
 @pytest.fixture
@@ -65,10 +68,10 @@ def rebuilt(*words: str) -> None:
 def drained(world: World) -> None:
     """Go on, with new events too, and be what the oracle says."""
     world.stream()
-    check_stream(world)
+    world.check_stream(NAME)
     more(world)
     world.stream()
-    check_stream(world)
+    world.check_stream(NAME)
 
 
 @pytest.mark.parametrize("case", [pytest.param(c, marks=() if c in SHORT else (long,)) for c in REFUSED])
@@ -84,6 +87,7 @@ def test_what_is_refused_is_healed_by_a_rebuild(copy: World, case: str) -> None:
     drained(copy)
 
 
+@pytest.mark.parametrize("stopped", ["own"], indirect=True)  # the other path has no state of Spark's
 @pytest.mark.parametrize(
     "how", [pytest.param(h, marks=() if h == "truncated" else (long,)) for h in (*HOWS, "missing")]
 )
@@ -128,11 +132,11 @@ def test_a_rebuild_waits_for_no_writer_and_says_how_to_stop_it(copy: World, caps
     )
     try:
         assert other.stdout is not None and other.stdout.readline() == "held\n"
-        before = sorted(harmed.root(copy).parent.iterdir())
+        before = harmed.generations(copy)
         assert app.run(["rebuild", NAME]) == 1
         said = capsys.readouterr().err
         assert f"process {other.pid}" in said and f"tally stop {NAME}" in said
-        assert sorted(harmed.root(copy).parent.iterdir()) == before
+        assert harmed.generations(copy) == before
     finally:
         other.communicate("\n", timeout=30)
 
@@ -156,12 +160,12 @@ def test_a_rebuild_that_dies_is_done_again(copy: World, failpoint: str) -> None:
     drained(copy)
 
 
-@pytest.fixture
-def own(request: pytest.FixtureRequest, spark: SparkSession, broker: str, tmp_path: Path) -> Iterator[World]:
-    """A stream on topics of its own, which a test may delete."""
+@pytest.fixture(params=worlds.PATHS)
+def alone(request: pytest.FixtureRequest, spark: SparkSession, broker: str, tmp_path: Path) -> Iterator[World]:
+    """A stream on topics that nobody else reads, which a test may delete."""
     with pytest.MonkeyPatch.context() as patch:
         name = request.node.name.split("[")[0][-20:]
-        yield harmed.make(tmp_path, f"{name}{abs(hash(request.node.name)) % 997}.", broker, patch)
+        yield harmed.make(tmp_path, f"{name}{abs(hash(request.node.name)) % 997}.", broker, patch, request.param)
 
 
 def admin(world: World) -> AdminClient:
@@ -183,8 +187,8 @@ def recreate(world: World, count: int) -> World:
 
 @long
 @pytest.mark.parametrize("count", [40, 400])
-def test_a_recreated_topic_is_refused_and_a_rebuild_takes_it(own: World, count: int) -> None:
-    new = recreate(own, count)
+def test_a_recreated_topic_is_refused_and_a_rebuild_takes_it(alone: World, count: int) -> None:
+    new = recreate(alone, count)
     failed = refusal()
     assert isinstance(failed, DataLost) and "recreated" in failed.message
     rebuilt()
@@ -192,14 +196,14 @@ def test_a_recreated_topic_is_refused_and_a_rebuild_takes_it(own: World, count: 
 
 
 @long
-def test_a_recreated_topic_that_was_archived_is_not_taken(own: World, capsys: pytest.CaptureFixture[str]) -> None:
-    own.batch(NAME)
-    recreate(own, 40)
-    before = sorted(harmed.root(own).parent.iterdir())
+def test_a_recreated_topic_that_was_archived_is_not_taken(alone: World, capsys: pytest.CaptureFixture[str]) -> None:
+    alone.batch(NAME)
+    recreate(alone, 40)
+    before = harmed.generations(alone)
     assert app.run(["rebuild", NAME]) == 1
     said = capsys.readouterr().err
     assert "its archive would take its records for the old ones" in said and "give the topic a new name" in said
-    assert sorted(harmed.root(own).parent.iterdir()) == before
+    assert harmed.generations(alone) == before
     assert isinstance(refusal(), DataLost), "and the stream stays refused"
 
 
@@ -212,24 +216,24 @@ def eaten(world: World, offsets: dict[int, int]) -> None:
 
 
 @long
-def test_offsets_that_retention_ate_are_named_and_a_rebuild_explains_them(own: World) -> None:
-    (topic,) = own.topics(NAME)
-    reached = harmed.newest(own).ends(topic)
-    own.produce([r for r in worlds.story(21, 60, own.prefix, late=0.05) if r.topic == topic] + far(own))
-    own.batch(NAME)
-    eaten(own, {0: reached[0] + 7})
+def test_offsets_that_retention_ate_are_named_and_a_rebuild_explains_them(alone: World) -> None:
+    (topic,) = alone.topics(NAME)
+    reached = harmed.newest(alone).ends(topic)
+    alone.produce([r for r in worlds.story(21, 60, alone.prefix, late=0.05) if r.topic == topic] + far(alone))
+    alone.batch(NAME)
+    eaten(alone, {0: reached[0] + 7})
     failed = refusal()
     assert isinstance(failed, DataLost)
     assert f"topic {topic}, partition 0, offsets [{reached[0]}, {reached[0] + 7}) were eaten" in failed.message
     assert f"tally rebuild {NAME}" in (failed.cure or "")
     rebuilt()
-    own.stream()
-    assert harmed.newest(own).generation == 2
-    found = reconcile(own)
-    missed = [event for event in own.truth(NAME)[0] if event.partition == 0 and event.offset < reached[0] + 7]
+    alone.stream()
+    assert harmed.newest(alone).generation == 2
+    found = reconcile(alone)
+    missed = [event for event in alone.truth(NAME)[0] if event.partition == 0 and event.offset < reached[0] + 7]
     assert (found["unexplained"], found["verdict"]) == (0, "reconciled")
     assert 0 < found["events"]["skipped"] <= len(missed)
-    assert own.table("batch", NAME) == oracle.batch_rows(worlds.shape_of(NAME), own.truth(NAME))
+    assert alone.table("batch", NAME) == oracle.batch_rows(worlds.shape_of(NAME), alone.truth(NAME))
 
 
 def far(world: World) -> list[worlds.Record]:
@@ -239,43 +243,43 @@ def far(world: World) -> list[worlds.Record]:
 
 @long
 def test_sealed_windows_stay_sealed_over_a_rebuild_and_an_archive_that_lost_some_is_not_believed(
-    own: World, spark: SparkSession
+    alone: World, spark: SparkSession
 ) -> None:
     from delta.tables import DeltaTable
     from pyspark.sql import functions as F
 
-    (topic,) = own.topics(NAME)
-    own.produce(far(own))
-    own.stream()
-    own.batch(NAME)
-    assert reconcile(own)["verdict"] == "reconciled"
-    sealed, rows = states(own), served(own)
-    eaten(own, {p: end - 3 for p, end in kafka.end_offsets(topic).items()})
+    (topic,) = alone.topics(NAME)
+    alone.produce(far(alone))
+    alone.stream()
+    alone.batch(NAME)
+    assert reconcile(alone)["verdict"] == "reconciled"
+    sealed, rows = states(alone), served(alone)
+    eaten(alone, {p: end - 3 for p, end in kafka.end_offsets(topic).items()})
     rebuilt()
-    own.stream()
-    assert states(own) == sealed and set(sealed.values()) == {"sealed"}
-    assert {place: row for place, row in served(own).items() if place[0] in sealed} == {
+    alone.stream()
+    assert states(alone) == sealed and set(sealed.values()) == {"sealed"}
+    assert {place: row for place, row in served(alone).items() if place[0] in sealed} == {
         place: row for place, row in rows.items() if place[0] in sealed
     }
-    own.batch(NAME)
-    found = reconcile(own)
+    alone.batch(NAME)
+    found = reconcile(alone)
     assert (found["unexplained"], found["verdict"]) == (0, "reconciled") and found["events"]["skipped"] > 0
-    assert states(own) == sealed, "restated from the same events they seal again"
+    assert states(alone) == sealed, "restated from the same events they seal again"
 
     table = DeltaTable.forPath(spark, settings().table("archive", topic))
     lost = table.toDF().where(F.unix_millis("at") < T0 + 10 * MINUTE).orderBy("_partition", "_offset").first()
     assert lost is not None
     before = table.history(1).collect()[0]["version"]
     table.delete((F.col("_partition") == lost["_partition"]) & (F.col("_offset") == lost["_offset"]))
-    slot = own.pipeline(NAME).slot(int(lost["at"].timestamp() * 1000))
+    slot = alone.pipeline(NAME).slot(int(lost["at"].timestamp() * 1000))
     for _ in range(2):  # what was held is not believed the second time either
-        own.batch(NAME)
-        found = reconcile(own)
+        alone.batch(NAME)
+        found = reconcile(alone)
         assert found["verdict"] == "held" and found["unexplained"] > 0
-        assert {start for start, state in states(own).items() if state == "held"} == {slot}
+        assert {start for start, state in states(alone).items() if state == "held"} == {slot}
     table.restoreToVersion(before)
-    own.batch(NAME)
-    assert reconcile(own)["verdict"] == "reconciled", "the archive is whole again"
+    alone.batch(NAME)
+    assert reconcile(alone)["verdict"] == "reconciled", "the archive is whole again"
 
 
 def served(world: World) -> dict[tuple[Any, ...], tuple[Any, ...]]:
@@ -289,12 +293,13 @@ def served(world: World) -> dict[tuple[Any, ...], tuple[Any, ...]]:
 
 
 @long
-def test_partitions_that_are_added_while_the_stream_runs_are_read(own: World) -> None:
+@pytest.mark.parametrize("alone", ["own"], indirect=True)  # of the other, nobody outside knows what waited when
+def test_partitions_that_are_added_while_the_stream_runs_are_read(alone: World) -> None:
     import os
     import signal
     import time
 
-    (topic,) = own.topics(NAME)
+    (topic,) = alone.topics(NAME)
     running = subprocess.Popen(
         [sys.executable, "-c", "from tally.cli import main; main()", "stream", NAME],
         env={**os.environ, "TALLY_STREAM_MEMORY": "512m"}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -302,26 +307,26 @@ def test_partitions_that_are_added_while_the_stream_runs_are_read(own: World) ->
     try:
         deadline = time.monotonic() + 120
         while (streams.stream(NAME) or {}).get("state") != "running" and time.monotonic() < deadline:
-            more(own)
+            more(alone)
             time.sleep(1)
-        admin(own).create_partitions([NewPartitions(topic, 6)])[topic].result(15)
+        admin(alone).create_partitions([NewPartitions(topic, 6)])[topic].result(15)
         time.sleep(2)
-        for record in worlds.story(31, 60, own.prefix, late=0.05):
+        for record in worlds.story(31, 60, alone.prefix, late=0.05):
             if record.topic == topic:
-                own.produce([replace(record, partition=len(own.truth(NAME)[0]) % 6)])
-        wanted = {partition: end for (name, partition), end in own.ends.items() if name == topic}
+                alone.produce([replace(record, partition=len(alone.truth(NAME)[0]) % 6)])
+        wanted = {partition: end for (name, partition), end in alone.ends.items() if name == topic}
         while (
-            harmed.newest(own).ends(topic) != {**dict.fromkeys(range(6), 0), **wanted} and time.monotonic() < deadline
+            harmed.newest(alone).ends(topic) != {**dict.fromkeys(range(6), 0), **wanted} and time.monotonic() < deadline
         ):
             time.sleep(0.5)
     finally:
         running.send_signal(signal.SIGTERM)
         running.wait(60)
-    assert set(harmed.newest(own).ends(topic)) == set(range(6))
-    assert [one for one in agreement.findings(stored_state.read(own.pipeline(NAME))) if not one.good] == []
-    check_stream(own)
-    own.batch(NAME)
-    found = reconcile(own)
+    assert set(harmed.newest(alone).ends(topic)) == set(range(6))
+    assert [one for one in agreement.findings(stored_state.read(alone.pipeline(NAME))) if not one.good] == []
+    alone.check_stream(NAME)
+    alone.batch(NAME)
+    found = reconcile(alone)
     assert (found["unexplained"], found["verdict"]) == (0, "reconciled")
-    batch, stream, causes = told(own)
-    assert (own.table("batch", NAME), own.table("speed", NAME)) == (batch, stream) and found["events"] == causes
+    batch, stream, causes = told(alone)
+    assert (alone.table("batch", NAME), alone.table("speed", NAME)) == (batch, stream) and found["events"] == causes

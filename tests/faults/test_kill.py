@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import oracle
 import pytest
 import world as worlds
 from deltalake import DeltaTable
@@ -86,23 +85,16 @@ def offsets(layer: str, topic: str) -> Counter[tuple[int, int]]:
     return Counter((row["_partition"], row["_offset"]) for row in rows)
 
 
-def check_stream(world: World) -> None:
-    shape, truth = worlds.shape_of(NAME), world.truth(NAME)
-    boundaries = world.boundaries(NAME)
-    for partition in range(worlds.PARTITIONS):
-        held = sorted(r for b in boundaries if (r := b.ranges[0].get(partition, (0, 0)))[0] < r[1])
-        ends = world.ends[world.topics(NAME)[0], partition]
-        assert [held[0][0], *(to for _, to in held)] == [*(start for start, _ in held), ends], "each offset once"
-    told = oracle.streamed(shape, truth, boundaries)
-    assert [batch.watermark for batch in world.ledger(NAME)] == told.watermarks
-    assert world.table("speed", NAME) == told.rows
-
-
+@pytest.mark.parametrize("path", worlds.PATHS)
 @pytest.mark.parametrize("failpoint", cases(STREAM, STREAM_LONG))
-def test_a_stream_that_dies_goes_on_where_it_was(victim: World, failpoint: str) -> None:
+def test_a_stream_that_dies_goes_on_where_it_was(
+    victim: World, failpoint: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TALLY_SHARED", worlds.PATHS[path])
     killed(failpoint, "stream", NAME, "--until-caught-up")
     victim.stream(NAME)
-    check_stream(victim)
+    assert victim.path_of(NAME) == path
+    victim.check_stream(NAME)
     commits = [
         c for c in DeltaTable(victim.path("speed", NAME)).history() if "micro-batch" in c.get("userMetadata", "")
     ]

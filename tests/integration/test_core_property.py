@@ -18,6 +18,7 @@ KINDS = {
     "plain": ("tumbling", "hopping", "session", "join"),
     "unique": ("tumbling", "hopping", "session", "join", "events"),
 }
+SHARING = ("tumbling", "hopping")
 # Each example costs a minute: one in the suite, TOLD; so many that Hypothesis draws on a long night.
 EXAMPLES = int(os.environ.get("TALLY_TEST_EXAMPLES", "0"))
 made = itertools.count()
@@ -54,6 +55,7 @@ PLOTS = st.builds(
 TOLD = Plot(seed=8, late=0.15, again=0.2, bad=0.05, rounds=(0.4,), sizes=(45, 100))
 
 
+@pytest.mark.parametrize("path", worlds.PATHS)
 @pytest.mark.parametrize("ids", [pytest.param("plain", marks=pytest.mark.long), "unique"])
 @settings(
     max_examples=max(EXAMPLES, 1),
@@ -66,14 +68,18 @@ TOLD = Plot(seed=8, late=0.15, again=0.2, bad=0.05, rounds=(0.4,), sizes=(45, 10
 @example(plot=TOLD)
 @given(plot=PLOTS)
 def test_both_layers_are_what_the_oracle_says_and_reconcile(
-    ids: str, plot: Plot, spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory
+    ids: str, path: str, plot: Plot, spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    names = [f"{kind}{'_p' if ids == 'plain' else '_u'}" for kind in KINDS[ids]]
+    """With the shared path as it is by default: what cannot take it has a query of its own in the same driver."""
+    kinds = KINDS[ids] if path == "shared" else SHARING
+    names = [f"{kind}{'_p' if ids == 'plain' else '_u'}" for kind in kinds]
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TALLY_SHARED", worlds.PATHS[path])
         number = next(made)
         world = worlds.make(tmp_path_factory.mktemp(f"core{number}"), f"core{number}.", broker, patch, names)
         tell(world, plot, patch)
-        for name in names:
+        for kind, name in zip(kinds, names, strict=True):
+            assert world.path_of(name) == (path if kind in SHARING else "own")
             check(world, name)
 
 
@@ -91,9 +97,8 @@ def tell(world: World, plot: Plot, patch: pytest.MonkeyPatch) -> None:
 
 def check(world: World, name: str) -> None:
     shape, truth = worlds.shape_of(name), world.truth(name)
-    told = oracle.streamed(shape, truth, world.boundaries(name))
-    assert [batch.watermark for batch in world.ledger(name)] == told.watermarks
-    assert world.table("speed", name) == told.rows
+    told = world.told(name)
+    world.check_stream(name)
     assert world.batch(name) == oracle.batch_rows(shape, truth)
     found = world.compare(name)
     assert found["unexplained"] == 0

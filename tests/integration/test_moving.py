@@ -9,6 +9,7 @@ import bespoke
 import pytest
 from bespoke import MINUTE, T0, Bespoke
 from pyspark.sql import SparkSession
+from world import PATHS
 
 NAME = "orders_by_minute"
 TOPICS = """
@@ -184,7 +185,7 @@ def sealed(made: Bespoke) -> dict[int, tuple[int, float, int]]:
 
 
 REUSED = """
-readings = topic("reused.readings", schema="id BIGINT, shop INT, at TIMESTAMP", event_time="at", lateness="5 minutes",
+readings = topic("reused.{path}", schema="id BIGINT, shop INT, at TIMESTAMP", event_time="at", lateness="5 minutes",
                  unique="id")
 """
 READ = """
@@ -194,18 +195,25 @@ def read_by_minute(readings):
 """
 
 
+@pytest.mark.parametrize(("path", "dropped"), [("own", {"duplicate": 1}), ("shared", {})])
 def test_an_id_that_is_used_again_beyond_the_lateness_while_the_stream_still_holds_it(
-    spark: SparkSession, broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    broker: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    dropped: dict[str, int],
 ) -> None:
-    """Two events by contract; the stream, which reads a backlog at once, drops the second, a window far away."""
-    made = bespoke.make(tmp_path, broker, monkeypatch, REUSED, {"read_by_minute": READ})
+    """Two events by contract; Spark, which reads a backlog at once, drops the second, a window far away."""
+    monkeypatch.setenv("TALLY_SHARED", PATHS[path])
+    made = bespoke.make(tmp_path, broker, monkeypatch, REUSED.format(path=path), {"read_by_minute": READ})
     for number, minute in ((3, 3), (4, 10), (3, 20), (5, 60)):
-        made.send("reused.readings", {"id": number, "shop": 1, "at": T0 + minute * MINUTE})
+        made.send(f"reused.{path}", {"id": number, "shop": 1, "at": T0 + minute * MINUTE})
     made.stream()
     made.batch("read_by_minute")
     start = T0 + 20 * MINUTE
     found = made.reconcile("read_by_minute", start, start + MINUTE)
-    assert (found["verdict"], found["unexplained"], found["events"]) == ("reconciled", 0, {"duplicate": 1})
+    assert (found["verdict"], found["unexplained"], found["events"]) == ("reconciled", 0, dropped)
     assert made.reconcile("read_by_minute")["verdict"] == "reconciled"
     sealed = [row["window_start"] for row in made.served("read_by_minute") if row["state"] == "sealed"]
     assert len(sealed) == 3

@@ -27,22 +27,27 @@ Place = tuple[int, int, int]
 Harm = Callable[[DeltaTable, Any], None]
 
 
-@pytest.fixture(scope="module")
-def world(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A clean pipeline, both layers done, with late events and second copies in it."""
+@pytest.fixture(scope="module", params=worlds.PATHS)
+def world(
+    request: pytest.FixtureRequest, spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    """A clean pipeline, both layers done, with late events and second copies in it; its stream on either path."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TALLY_MAX_OFFSETS_PER_TRIGGER", "40")
-        made = worlds.make(tmp_path_factory.mktemp("control"), "control.", broker, patch, [NAME])
+        patch.setenv("TALLY_SHARED", worlds.PATHS[request.param])
+        folder = tmp_path_factory.mktemp("control")
+        made = worlds.make(folder, f"{folder.name}.", broker, patch, [NAME])
         made.produce(worlds.story(7, 160, made.prefix, late=0.15) + worlds.flush(made.prefix))
         made.stream()
         made.batch(NAME)
+        assert made.path_of(NAME) == request.param
         yield made
 
 
 def told(world: World, name: str = NAME) -> tuple[oracle.Rows, oracle.Rows, dict[str, int]]:
     """What the batch and the stream must hold, and the events between them by cause."""
     shape, truth = worlds.shape_of(name), world.truth(name)
-    out = oracle.streamed(shape, truth, world.boundaries(name))
+    out = world.told(name)
     return oracle.batch_rows(shape, truth), out.rows, dict(oracle.causes(shape, truth, out))
 
 
@@ -169,12 +174,14 @@ def shifted(world: World, name: str, by: int) -> dict[str, int]:
     return {partition: int(offset) for partition, offset in ends.items()}
 
 
+@pytest.mark.parametrize("path", worlds.PATHS)
 @pytest.mark.parametrize(("by", "cause"), [(3, "skipped"), (-3, "applied_twice")])
 def test_offsets_that_the_stream_skipped_or_applied_twice_are_named_and_counted(
-    spark: SparkSession, broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: int, cause: str
+    spark: SparkSession, broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, by: int, cause: str
 ) -> None:
     name = "tumbling_p"
-    made = worlds.make(tmp_path, f"{cause}.", broker, monkeypatch, [name])
+    monkeypatch.setenv("TALLY_SHARED", worlds.PATHS[path])
+    made = worlds.make(tmp_path, f"{cause}.{path}.", broker, monkeypatch, [name])
     records = [r for r in worlds.story(5, 80, made.prefix, late=0, again=0) if r.topic == f"{made.prefix}orders"]
     made.produce(records[:50])
     made.stream()

@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from test_negative_controls import reconcile, states
-from world import MINUTE, SECOND, Record, World
+from world import SECOND, Record, World
 
 from tally.base.settings import settings
 from tally.control import ledger, streams, tables
@@ -43,7 +43,6 @@ from tally.speed.writer import Writer
 
 PLAIN, WITH_IDS = ["tumbling_p", "hopping_p"], ["tumbling_u", "hopping_u"]
 NAMES = [*PLAIN, *WITH_IDS]
-IDLE = MINUTE
 VALID_OF = Valid.of
 # Ends that tell most: the inbox has a micro-batch and no table has it; one table has it, and the other has not.
 ENDS = {"shared.after_taken:3", "shared.after_member:3"}
@@ -78,21 +77,6 @@ def begun(produced: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> W
     return produced
 
 
-def told(world: World, name: str) -> oracle.Streamed:
-    """What the stream must have put out, by the offsets of its micro-batches and nothing else that it says."""
-    (topic,) = world.topics(name)
-    batches = world.boundaries(name)
-    ends = []
-    for batch in batches:
-        held = next(
-            found
-            for found in ({p: end for (of, p), end in drive.items() if of == topic} for drive in world.drained)
-            if all(found.get(p, 0) >= to for p, (_, to) in batch.ranges[0].items())
-        )
-        ends.append({p: held.get(p, 0) for p in range(worlds.PARTITIONS)})
-    return oracle.shared(worlds.shape_of(name), world.truth(name)[0], batches, ends, IDLE)
-
-
 def with_copies(records: list[Record], prefix: str) -> list[Record]:
     """The records with more copies of ids: in the other partition, and nearer and further in time than the lateness."""
     chance, found = random.Random(7), []
@@ -121,7 +105,7 @@ def seen_by(ways: list[str], way: str, act: Callable[..., Any]) -> Callable[...,
 def check(world: World, names: Sequence[str] = NAMES) -> None:
     """Each pipeline's table is what the oracle says, and holds each offset's micro-batch in one commit."""
     for name in names:
-        out, entries = told(world, name), world.ledger(name)
+        out, entries = world.told(name), world.ledger(name)
         assert [batch.batch for batch in entries] == list(range(len(entries)))
         assert [batch.late_watermark for batch in entries] == out.watermarks
         assert world.table("speed", name) == out.rows
@@ -133,7 +117,7 @@ def check(world: World, names: Sequence[str] = NAMES) -> None:
 
 def check_reconciles(world: World) -> None:
     for name in NAMES:
-        shape, out = worlds.shape_of(name), told(world, name)
+        shape, out = worlds.shape_of(name), world.told(name)
         assert world.batch(name) == oracle.batch_rows(shape, world.truth(name))
         found = reconcile(world, name)
         assert (found["unexplained"], found["verdict"]) == (0, "reconciled")
@@ -221,7 +205,7 @@ def test_one_that_missed_much_takes_many_micro_batches_at_a_time(
     assert [(b.batch, b.ranges, b.late_watermark) for b in one] == [
         (b.batch, b.ranges, b.late_watermark) for b in other
     ]
-    out = told(begun, second)
+    out = begun.told(second)
     assert out.watermarks == [batch.late_watermark for batch in other] and out.late
     assert begun.table("speed", second) == out.rows
     assert 1 < commits(begun, second) < commits(begun, first) / 3

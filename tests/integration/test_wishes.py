@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import world as worlds
@@ -23,14 +24,21 @@ from tally.speed.stream_runner import StreamRunner
 from tally.supervise import desired_state, status
 
 PLAIN, OTHER = "tumbling_u", "hopping"
+PREPARE = {"own": "prepare", "shared": "prepare_shared"}
+
+
+@pytest.fixture(scope="module", params=worlds.PATHS)
+def path(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def world(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+def world(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory, path: str) -> Iterator[World]:
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TALLY_SHARED", worlds.PATHS[path])
         patch.setenv("TALLY_TRIGGER_SECONDS", "0.2")
         patch.setattr(trying, "FIRST_BACKOFF", 0.5)
-        made = worlds.make(tmp_path_factory.mktemp("wishes"), "wishes.", broker, patch, [PLAIN, OTHER])
+        made = worlds.make(tmp_path_factory.mktemp("wishes"), f"wishes.{path}.", broker, patch, [PLAIN, OTHER])
         made.produce(worlds.story(5, 60, made.prefix))
         yield made
 
@@ -111,17 +119,18 @@ def test_a_driver_with_every_stream_stopped_ends(world: World, driver: Driver) -
 
 
 def test_a_query_that_fails_is_tried_alone_and_the_next_driver_knows_how_often(
-    world: World, driver: Driver, monkeypatch: pytest.MonkeyPatch
+    world: World, driver: Driver, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     until(lambda: running(PLAIN) and running(OTHER))
-    prepare = queries.prepare
+    prepare = getattr(queries, PREPARE[path])
 
-    def broken(spark: object, pipeline: object, lease: object) -> object:
-        if getattr(pipeline, "name", "") == PLAIN:
+    def broken(*given: Any) -> object:
+        pipeline = given[0].pipeline if path == "shared" else given[1]
+        if pipeline.name == PLAIN:
             raise StreamFailed("no space left", pipeline=PLAIN, cure="make room")
-        return prepare(spark, pipeline, lease)  # type: ignore[arg-type]
+        return prepare(*given)
 
-    monkeypatch.setattr(queries, "prepare", broken)
+    monkeypatch.setattr(queries, PREPARE[path], broken)
     streams.want_anew(PLAIN, by="test", why="")
     until(lambda: row(PLAIN).get("failures", 0) >= 3)  # type: ignore[operator]
     assert running(OTHER)
@@ -135,7 +144,7 @@ def test_a_query_that_fails_is_tried_alone_and_the_next_driver_knows_how_often(
     heir = StreamRunner(driver, world.pipeline(PLAIN))
     assert heir.tries.failures == 6 and 35 < heir.tries.retry_at - time.monotonic() <= 40
 
-    monkeypatch.setattr(queries, "prepare", prepare)
+    monkeypatch.setattr(queries, PREPARE[path], prepare)
     before = len(world.ledger(PLAIN))
     world.produce(worlds.story(7, 10, world.prefix))
     desired_state.restart(PLAIN, by="ada", why="made room")
@@ -145,7 +154,7 @@ def test_a_query_that_fails_is_tried_alone_and_the_next_driver_knows_how_often(
 
 
 def test_what_tally_refuses_is_given_up_with_its_cure(
-    world: World, driver: Driver, monkeypatch: pytest.MonkeyPatch
+    world: World, driver: Driver, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     until(lambda: running(PLAIN) and running(OTHER))
     refusal = AnswerIsNo("the checkpoint is gone", pipeline=PLAIN, field="checkpoint", cure=f"tally rebuild {PLAIN}")
@@ -154,7 +163,7 @@ def test_what_tally_refuses_is_given_up_with_its_cure(
         raise refusal
 
     with monkeypatch.context() as patch:
-        patch.setattr(queries, "prepare", refused)
+        patch.setattr(queries, PREPARE[path], refused)
         streams.want_anew(PLAIN, by="test", why="")
         until(lambda: row(PLAIN)["state"] == "gave_up")
         tries = row(PLAIN)["failures"]

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import oracle
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from deltalake import DeltaTable
-from oracle import Batch, Event, Rows, Shape
+from oracle import Batch, Event, Rows, Shape, Streamed
 
 from tally.base.duration import from_millis, iso, to_millis
 from tally.base.settings import settings
@@ -20,6 +21,7 @@ from tally.catalog.load import catalogue
 from tally.catalog.ranges import Range
 from tally.catalog.spec import Pipeline
 from tally.control import ledger, runs
+from tally.speed import checkpoint
 
 SECOND, MINUTE = 1000, 60_000
 # Nowhere near today: nothing may depend on the clock. Topics keep their records for ever.
@@ -28,6 +30,9 @@ PARTITIONS = 2
 LATENESS = {"orders": 2 * MINUTE, "payments": 3 * MINUTE}
 REACH = 5 * MINUTE
 STEP = 15 * SECOND  # between events; one example is about an hour long
+IDLE = MINUTE
+# The ways that the stream of a pipeline may take whose rows add up from parts, and the settings that choose them.
+PATHS = {"shared": "true", "own": "false"}
 
 TOPICS = """
 from tally import topic
@@ -169,6 +174,45 @@ class World:
             Batch(tuple(batch.ranges.get(topic, {}) for topic in self.topics(name)), at in fresh)
             for at, batch in enumerate(self.ledger(name))
         ]
+
+    def generation(self, name: str) -> int:
+        return checkpoint.generation(name, self.pipeline(name).version)
+
+    def path_of(self, name: str, generation: int | None = None) -> str:
+        """Which way the stream took, by the folder of its generation: with its topic's, or in a query of its own."""
+        number = generation or self.generation(name)
+        folder = f"{settings().checkpoint_root}/{name}/{self.pipeline(name).version}/g{number}"
+        return "own" if checkpoint.shared_topic(folder) is None else "shared"
+
+    def told(self, name: str, generation: int | None = None) -> Streamed:
+        """What a generation must have put out, by the offsets of its micro-batches and nothing else that it says."""
+        number = generation or self.generation(name)
+        numbers = [batch.generation for batch in self.ledger(name)]
+        batches = [one for one, of in zip(self.boundaries(name), numbers, strict=True) if of == number]
+        shape, truth = shape_of(name), self.truth(name)
+        if self.path_of(name, number) == "own":
+            return oracle.streamed(shape, truth, batches)
+        (topic,) = self.topics(name)
+        return oracle.shared(shape, truth[0], batches, [self.held(topic, batch) for batch in batches], IDLE)
+
+    def held(self, topic: str, batch: Batch) -> dict[int, int]:
+        """What each partition held when the stream read a micro-batch: all that the drive found that came so far."""
+        drives = ({p: end for (of, p), end in drive.items() if of == topic} for drive in self.drained)
+        reached = next(d for d in drives if all(d.get(p, 0) >= to for p, (_, to) in batch.ranges[0].items()))
+        return {p: reached.get(p, 0) for p in range(max([PARTITIONS - 1, *batch.ranges[0]]) + 1)}
+
+    def check_stream(self, name: str) -> None:
+        """The newest generation holds each offset once, and its watermarks and rows are what the oracle says."""
+        number, out = self.generation(name), self.told(name)
+        batches = [batch for batch in self.ledger(name) if batch.generation == number]
+        for topic in self.topics(name):
+            for partition in batches[-1].ranges[topic]:
+                ranges = [batch.ranges[topic].get(partition, (0, 0)) for batch in batches]
+                held, end = sorted(one for one in ranges if one[0] < one[1]), self.ends[topic, partition]
+                assert [held[0][0], *(to for _, to in held)] == [*(start for start, _ in held), end], "each offset once"
+        shared = self.path_of(name) == "shared"
+        assert [batch.late_watermark if shared else batch.watermark for batch in batches] == out.watermarks
+        assert self.table("speed", name) == out.rows
 
     def span(self) -> tuple[str, str]:
         """A range of windows that holds every event."""

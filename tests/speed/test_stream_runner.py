@@ -58,6 +58,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         query.stop = lambda: setattr(query, "isActive", False)
         return query
 
+    monkeypatch.setenv("TALLY_SHARED", "false")  # what has no function has no parts
     monkeypatch.setattr(queries, "prepare", prepare)
     monkeypatch.setattr(queries, "begin", begin)
     return names

@@ -64,7 +64,7 @@ class Settings(BaseSettings):
     log_format: Literal["text", "json"] = Field("text", description="Lines of a stream driver's log: text, or JSON.")
     trigger_seconds: float = Field(1.0, ge=0, description="Pace of micro-batches.")
     shared: bool = Field(
-        False, description="Whether new streams share one reading of their topic where their results add up from parts."
+        True, description="Whether new streams share one reading of their topic where their results add up from parts."
     )
     idle: str = Field("1 minute", description="On a shared stream: a partition so long silent holds nothing up.")
     open_groups: int = Field(500_000, ge=1, description="On a shared stream: most groups of a pipeline's open windows.")
