@@ -6,9 +6,11 @@ The records themselves are read by Spark's own bounded Kafka reader, range by ra
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
@@ -19,6 +21,21 @@ NAME = "tally_ranges"
 SCHEMA = "topic STRING, partition INT, start BIGINT, end BIGINT"
 # Each partition's offset by its number as text, below the topic's name: as Spark's own Kafka source writes them.
 Told = dict[str, dict[str, int]]
+
+
+def register(spark: SparkSession) -> None:
+    """Make the source known to a session, under this process's settings.
+
+    Spark runs it in a process of its own, and of itself gives that the environment in which the JVM was once started.
+    """
+    environment = spark.sparkContext.environment
+    before = dict(environment)
+    environment.update({name: value for name, value in os.environ.items() if name.startswith("TALLY_")})
+    try:
+        spark.dataSource.register(TopicRanges)
+    finally:
+        environment.clear()
+        environment.update(before)
 
 
 class TopicRanges(DataSource):  # type: ignore[misc]

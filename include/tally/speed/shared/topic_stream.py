@@ -187,7 +187,7 @@ class TopicStream:
 
     def begun(self) -> StreamingQuery:
         spark, run = self.spark, settings()
-        spark.dataSource.register(ranges_source.TopicRanges)
+        ranges_source.register(spark)
         ranges = (
             spark.readStream.format(ranges_source.NAME)
             .option("topic", self.topic.name)
