@@ -58,7 +58,7 @@ JAVA_OPTIONS = (
 )
 # What compares plans more than it computes: nearly all of its code runs a few times, and the second compiler takes a
 # third of the CPU. 1,400 scattered windows: 18.4 s and 24 CPU seconds instead of 21.8 and 37; two million events: no
-# difference. Batches and streams keep both: what these compute runs long enough.
+# difference. Batches of many records and streams keep both: what these compute runs long enough.
 BRIEF = "-XX:TieredStopAtLevel=1"
 # Each error of Spark's is logged once more by PySpark, as JSON of several pages; Tally says it in a line.
 ECHOES = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
