@@ -79,6 +79,21 @@ def test_an_own_generation_after_a_shared_one_is_the_newer() -> None:
     assert ledger.spans("p", "v1") == [(found[0], found[1]), (found[2], found[2])]
 
 
+def test_generations_that_share_have_a_share_each_with_an_own_one_between() -> None:
+    ledger.record([*(entry(batch) for batch in range(4)), entry(0, ("p", "v1"), 2, HELD)])
+    for batch in range(3):
+        shares.advance(share(batch))
+    for batch in (1, 2):
+        shares.advance(replace(share(batch), generation=3, since=1))
+    found = ledger.read("p", "v1")
+    assert [(one.generation, one.batch) for one in found] == [(1, 0), (1, 1), (1, 2), (2, 0), (3, 1), (3, 2)]
+    assert ledger.newest("p", "v1") == found[-1] and ledger.read("p", "v1", 3) == found[-2:]
+    assert (shares.of("p", "v1"), shares.of("p", "v1", 2)) == (replace(share(2, rows=6), generation=3, since=1), None)
+    assert shares.of("p", "v1", 1) == share(2, rows=9)
+    assert ledger.applied("p", "v1") == (6, 9 + 3 + 6)
+    assert ledger.spans("p", "v1") == [(found[0], found[2]), (found[4], found[5]), (found[3], found[3])]
+
+
 def test_the_same_micro_batch_again_or_an_older_one_changes_nothing() -> None:
     for batch in (0, 1, 1, 0):
         shares.advance(share(batch))

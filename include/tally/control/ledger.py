@@ -124,8 +124,8 @@ def applied(pipeline: str, version: str) -> tuple[int, int]:
     )
     with store().connect() as connection:
         number, rows = connection.execute(query).one()
-    share = shares.of(pipeline, version)
-    return int(number) + (share.batch + 1 - share.since if share else 0), int(rows) + (share.rows if share else 0)
+    parts = shares.every(pipeline, version)
+    return int(number) + sum(one.batch + 1 - one.since for one in parts), int(rows) + sum(one.rows for one in parts)
 
 
 def unbroken(pipeline: str, version: str) -> tuple[dict[int, int], bool]:
@@ -209,6 +209,11 @@ class Run:
     version: str
     share: Share | None = None
 
+    @staticmethod
+    def of(share: Share) -> Run:
+        name, version = stream_of(share.topic)
+        return Run(name=name, version=version, share=share)
+
     @property
     def generation(self) -> Any:
         """The pipeline's generation of a row."""
@@ -256,8 +261,4 @@ class Run:
 
 def runs_of(pipeline: str, version: str) -> list[Run]:
     """All of them."""
-    share, own = shares.of(pipeline, version), Run(name=pipeline, version=version)
-    if share is None:
-        return [own]
-    name, shared = stream_of(share.topic)
-    return [Run(name=name, version=shared, share=share), own]
+    return [*map(Run.of, shares.every(pipeline, version)), Run(name=pipeline, version=version)]

@@ -1,4 +1,4 @@
-"""How far each pipeline that shares its topic's stream has come in it: one row, and not one a micro-batch."""
+"""How far who shares a topic's stream has come in it: one row for a pipeline's generation, not for a micro-batch."""
 
 from __future__ import annotations
 
@@ -47,9 +47,15 @@ def advance(to: Share) -> None:
         )
 
 
-def of(pipeline: str, version: str) -> Share | None:
-    """A pipeline's share in its topic's stream; None where it never had one."""
+def every(pipeline: str, version: str) -> list[Share]:
+    """A pipeline's shares in its topic's stream, the oldest generation's first."""
     mine = (shares.c.pipeline == pipeline) & (shares.c.version == version)
     with store().connect() as connection:
-        row = connection.execute(sa.select(shares).where(mine)).first()
-    return Share(**row._mapping) if row else None
+        rows = connection.execute(sa.select(shares).where(mine).order_by(shares.c.generation))
+        return [Share(**row._mapping) for row in rows]
+
+
+def of(pipeline: str, version: str, generation: int | None = None) -> Share | None:
+    """The share of a generation, or the newest there is; None where there is none."""
+    found = [one for one in every(pipeline, version) if generation in (None, one.generation)]
+    return found[-1] if found else None

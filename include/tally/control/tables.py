@@ -40,7 +40,7 @@ shares = Table(
     metadata,
     Column("pipeline", String(128), primary_key=True),
     Column("version", String(32), primary_key=True),
-    Column("generation", Integer, nullable=False),
+    Column("generation", Integer, primary_key=True, autoincrement=False),
     Column("topic", String(249), nullable=False),
     Column("batch", BigInteger, nullable=False),  # the newest micro-batch that its table holds
     Column("rows", BigInteger, nullable=False),  # that all of them wrote
