@@ -7,7 +7,7 @@ import logging
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Chosen = Annotated[list[str] | None, typer.Argument(help="Which pipelines; none named: all.")]
 CaughtUp = Annotated[bool, typer.Option("--until-caught-up", help="End once all that Kafka holds now is read.")]
 Pipelines = Annotated[list[str], typer.Argument(help="Which pipelines.")]
+Path = Annotated[Literal["own", "shared"], typer.Option("--path", help="A query of its own, or its topic's stream.")]
 Why = Annotated[str, typer.Option("--why", help="Shown to whoever finds the stream so.")]
 WhyAnew = Annotated[str, typer.Option("--why", help="Kept with the new generation, and shown among the incidents.")]
 
@@ -131,7 +132,10 @@ def wish(action: str, names: list[str], why: str, json: bool) -> None:
 
 
 def rebuild(
-    pipeline: Annotated[str, typer.Argument(help="Whose stream.")], why: WhyAnew = "", json: Json = False
+    pipeline: Annotated[str, typer.Argument(help="Whose stream.")],
+    path: Path = "own",
+    why: WhyAnew = "",
+    json: Json = False,
 ) -> None:
     """Begin a stream anew from the offsets that Kafka still holds; sealed windows stay served from the batch."""
     from tally.catalog.load import catalogue
@@ -140,8 +144,10 @@ def rebuild(
 
     wanted = catalogue().pipeline(pipeline)
     check_reason(why)
+    if path == "shared":
+        check_shared(wanted)
     with rebuilding.hold(wanted):
-        planned = rebuilding.plan(wanted)
+        planned = rebuilding.plan(wanted, path)
         if not json:
             print_plan(planned)
         closed = rebuilding.apply(planned, why)
@@ -155,10 +161,28 @@ def rebuild(
     show(document, json, lines)
 
 
+def check_shared(pipeline: Pipeline) -> None:
+    """Refuse a pipeline whose rows do not add up from parts; to know it takes a JVM."""
+    from tally.base.errors import AnswerIsNo
+    from tally.parts.path import path_of
+
+    if (refused := path_of(pipeline).own) is not None:
+        raise AnswerIsNo(
+            f"it cannot share its topic's stream: {refused.reason}",
+            pipeline=pipeline.name,
+            field="--path",
+            where=refused.where,
+            cure=f"leave it in a query of its own: tally rebuild {pipeline.name} --path own",
+        )
+
+
 def print_plan(planned: Plan) -> None:
     """What will be done, and what cannot be."""
+    from tally.speed.start.rebuild import WORDS
+
     told = planned.as_dict()
-    say(f"{told['pipeline']} {told['version']}: generation {planned.number} reads {told['records']:,} records again")
+    what = f"generation {planned.number} reads {told['records']:,} records again, {WORDS[planned.path]}"
+    say(f"{told['pipeline']} {told['version']}: {what}")
     for topic, parts in planned.starts.items():
         ends = planned.ends[topic]
         for partition, start in parts.items():

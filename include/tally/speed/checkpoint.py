@@ -6,12 +6,13 @@ import json
 from collections.abc import Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tally.base.errors import AnswerIsNo
 from tally.base.lines import lines_of
 from tally.base.settings import settings
-from tally.control.ledger import HELD, Ranges
+from tally.control import ledger
+from tally.control.ledger import HELD, NEAR, Ranges
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,15 +28,31 @@ class Planned:
     since: int = 0  # the first one of its topic's stream in which the pipeline took part
 
 
+# The path of a generation.
+Chosen = Literal["shared", "own"]
 # In the folder of a generation that shares its topic's stream: the topic's name.
 SHARED = "shared"
 
 
 def root(pipeline: str, version: str, generation: int) -> str:
     """The checkpoint of one generation of a pipeline's version: its own, or that of the topic's stream it shares."""
-    own = f"{settings().checkpoint_root}/{pipeline}/{version}/g{generation}"
+    own = folder(pipeline, version, generation)
     topic = shared_topic(own)
     return own if topic is None else topic_root(topic)
+
+
+def folder(pipeline: str, version: str, generation: int) -> str:
+    """The folder of a generation: its own checkpoint, or what says that it shares its topic's stream."""
+    return f"{settings().checkpoint_root}/{pipeline}/{version}/g{generation}"
+
+
+def path_of(pipeline: str, version: str) -> Chosen | None:
+    """Which way the newest generation takes; where no folder is seen, its newest micro-batch; None before its first."""
+    chosen = folder(pipeline, version, generation(pipeline, version))
+    if Path(chosen).exists():
+        return "own" if shared_topic(chosen) is None else "shared"
+    newest = ledger.newest(pipeline, version)
+    return None if newest is None else "shared" if newest.ids == NEAR else "own"
 
 
 def topic_root(topic: str) -> str:
@@ -53,8 +70,8 @@ def shared_topic(own: str) -> str | None:
 
 def generation(pipeline: str, version: str) -> int:
     """The newest generation that has a checkpoint; 1 where none has."""
-    folder = Path(f"{settings().checkpoint_root}/{pipeline}/{version}")
-    found = [int(path.name[1:]) for path in folder.glob("g*") if path.name[1:].isdigit()]
+    generations = Path(f"{settings().checkpoint_root}/{pipeline}/{version}")
+    found = [int(path.name[1:]) for path in generations.glob("g*") if path.name[1:].isdigit()]
     return max(found, default=1)
 
 

@@ -31,6 +31,10 @@ def order(generation: int, batch: int) -> int:
     return ((generation - 1) << 40) + batch
 
 
+# Before the number of a generation but the first, in what names it.
+NUMBERED = ".g"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Target:
     """Whose micro-batches are written, under which lease; `spark` is the session that runs the query."""
@@ -39,6 +43,12 @@ class Target:
     pipeline: Pipeline
     generation: int
     lease: leases.Lease
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """What names its generation among all that share a topic's stream: its name, and its version with a number."""
+        number = "" if self.generation == 1 else f"{NUMBERED}{self.generation}"
+        return self.pipeline.name, self.pipeline.version + number
 
 
 def write(rows: DataFrame, batch: int, target: Target) -> ledger.MicroBatch:

@@ -61,6 +61,7 @@ def prepare_shared(definition: Definition, lease: leases.Lease) -> commit.Target
     check_definition(definition, stored)
     leave_harmed_log(spark, stored, healed)
     prepare_table(spark, pipeline, definition.rows, lease)
+    leave_older_generations(spark, stored)
     return commit.Target(spark=spark, pipeline=pipeline, generation=stored.generation, lease=lease)
 
 

@@ -20,6 +20,8 @@ from tally.control import incidents, ledger, runs, seals, streams
 from tally.control.store import now_ms
 from tally.host import driver_files
 from tally.sources import kafka
+from tally.speed import checkpoint
+from tally.speed.checkpoint import Chosen
 from tally.supervise.policy import look
 from tally.supervise.verdict import Signs, State, verdict
 from tally.supervise.watch import watcher
@@ -59,6 +61,7 @@ class Status:
 
     health: Health
     version: str | None = None
+    path: Chosen | None = None  # of its newest generation
     events_in: int = 0
     newest_window: datetime | None = None
     sealed: int = 0
@@ -201,6 +204,7 @@ def status(pipeline: Pipeline) -> Status:
     return Status(
         health=diagnose(pipeline),
         version=pipeline.version,
+        path=checkpoint.path_of(pipeline.name, pipeline.version),
         events_in=events_in(pipeline),
         newest_window=from_millis(newest) if newest > 0 else None,
         sealed=counts.get("sealed", 0),

@@ -25,7 +25,7 @@ from tally.speed.shared.journal import Journal
 
 journal = Journal(sys.argv[1], lambda name: int(sys.argv[2]))
 for name in ("good", "bad"):
-    journal.check(SimpleNamespace(name=name, version="v1"), "sales")
+    journal.check(SimpleNamespace(place=(name, "v1"), pipeline=SimpleNamespace(name=name)), "sales")
 with journal.running(("good", "v1"), 6):
     pass
 with journal.running(("bad", "v1"), 7):
@@ -45,9 +45,9 @@ def after(root: Path, monkeypatch: pytest.MonkeyPatch, restarts: int = 0) -> Jou
 
 
 def refused(journal: Journal, place: tuple[str, str] = BAD) -> bool:
-    pipeline: Any = SimpleNamespace(name=place[0], version=place[1])
+    target: Any = SimpleNamespace(place=place, pipeline=SimpleNamespace(name=place[0]))
     try:
-        journal.check(pipeline, "sales")
+        journal.check(target, "sales")
     except NotAgain as error:
         assert "micro-batch 7 of topic sales" in error.message and "tally restart bad" in (error.cure or "")
         return True

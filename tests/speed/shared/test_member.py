@@ -139,7 +139,9 @@ def test_more_open_groups_than_the_driver_has_room_for_end_its_part_and_say_the_
     declared = of(counted("window", "zone"))
     with pytest.raises(NotAgain, match="hold 3 groups, more than the 2") as refused:
         newest_and_direct(spark, declared, [[event(1), event(2)], [event(61)], [event(62)]], written)
-    assert "tally rebuild rows: its next generation has a query of its own" in str(refused.value.cure)
+    assert "tally rebuild rows --path own, tally resume rows: its next generation has a query" in str(
+        refused.value.cure
+    )
     assert [rows.num_rows for rows in written] == [2, 1], "what was taken is in the table"
     lease = Lease(name="speed/p/v1", epoch=1, sure=True)
     target, reading = Target(spark=spark, pipeline=declared, generation=1, lease=lease), Reading(spark, EVENTS)

@@ -23,6 +23,7 @@ from tally.control import leases
 from tally.control.leases import Lease
 from tally.control.ledger import Ranges
 from tally.lake import delta
+from tally.speed.commit import NUMBERED
 from tally.speed.shared.clock import Clock
 
 SCHEMA = pa.schema(
@@ -112,16 +113,19 @@ class Inbox:
     def fold(self, taken: Taken, wholes: Mapping[tuple[str, str], pa.Table]) -> None:
         """Put in the place of all rows of these pipelines one each, with the groups that are still open; others stay.
 
+        What their older generations had goes: nothing of it is ever asked for again.
+
         Doing so again changes nothing; whoever was killed in it finds all as it was.
         """
         with self.lock:
             self.put_together(taken, wholes)
 
     def put_together(self, taken: Taken, wholes: Mapping[tuple[str, str], pa.Table]) -> None:
+        there = {(name, of_version(version)) for name, version in wholes}
         kept = [
             (row["batch"], row["pipeline"], row["version"], row["totals"])
             for row in self.all_rows()
-            if (row["pipeline"], row["version"]) not in wholes
+            if (row["pipeline"], of_version(row["version"])) not in there
         ]
         mine = [(taken.batch, name, version, packed(table)) for (name, version), table in wholes.items()]
         failpoint("shared.before_inbox_fold")
@@ -163,6 +167,11 @@ class Inbox:
             commit_properties=CommitProperties(custom_metadata={"userMetadata": words}),
         )
         self.table = table
+
+
+def of_version(place: str) -> str:
+    """The version of a pipeline, whichever its generation."""
+    return place.partition(NUMBERED)[0]
 
 
 def packed(table: pa.Table) -> bytes:

@@ -18,8 +18,8 @@ from threading import Lock
 from typing import Any
 
 from tally.base.errors import NotAgain
-from tally.catalog.spec import Pipeline
 from tally.lake import memory, session
+from tally.speed.commit import Target
 
 log = logging.getLogger(__name__)
 # One death may be anybody's: a person's kill, a full machine. Who is met twice in one micro-batch is the cause of both.
@@ -120,9 +120,9 @@ class Journal:
                 del self.suspicions[place]
                 self.keep()
 
-    def check(self, pipeline: Pipeline, topic: str) -> None:
+    def check(self, target: Target, topic: str) -> None:
         """Refuse whoever takes the driver along, until its file is another one or a person wishes for a restart."""
-        place = pipeline.name, pipeline.version
+        place, pipeline = target.place, target.pipeline
         known, wish = self.suspicions.get(place), self.restarts(pipeline.name)
         self.wishes[place] = wish
         if known is not None and known.restarts == wish and known.deaths >= DEATHS:

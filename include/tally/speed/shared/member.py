@@ -63,7 +63,8 @@ class Member:
         self.error: Exception | None = None
         self.left = False
         # The first micro-batch in which it takes part, once that is known.
-        self.since = known.since if (known := shares.of(*self.place)) is not None else None
+        known = shares.of(target.pipeline.name, target.pipeline.version, target.generation)
+        self.since = known.since if known is not None else None
         self.began_at = time.monotonic()
         self.entering: threading.Thread | None = None  # while it takes what it missed, beside the others
 
@@ -92,7 +93,7 @@ class Member:
 
     @property
     def place(self) -> tuple[str, str]:
-        return self.pipeline.name, self.pipeline.version
+        return self.target.place
 
     # What a micro-batch comes to.
 
@@ -163,8 +164,8 @@ class Member:
                 "the driver's memory where it shares its topic's stream",
                 pipeline=name,
                 field="TALLY_OPEN_GROUPS",
-                cure=f"tally rebuild {name}: its next generation has a query of its own; or, {where}, a higher "
-                f"TALLY_OPEN_GROUPS, and tally restart {name}",
+                cure=f"tally stop {name}, tally rebuild {name} --path own, tally resume {name}: its next generation "
+                f"has a query of its own; or, {where}, a higher TALLY_OPEN_GROUPS, and tally restart {name}",
             )
 
     # What a runner asks a query.

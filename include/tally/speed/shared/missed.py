@@ -39,8 +39,8 @@ class Missed:
 
     def first(self, member: Member) -> int:
         """The first micro-batch that a pipeline's table lacks."""
-        known = ledger.newest(*member.place)
-        if known is not None:
+        known = ledger.newest(member.pipeline.name, member.pipeline.version)
+        if known is not None and known.generation == member.target.generation:
             return known.batch + 1
         if member.since is None:
             member.since = self.retained_since(member)

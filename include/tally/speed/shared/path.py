@@ -17,7 +17,7 @@ def sharing(definition: Definition) -> Split | None:
     """The pipeline's function in two where its stream is shared; None where it has a query of its own."""
     pipeline = definition.pipeline
     generation = checkpoint.generation(pipeline.name, pipeline.version)
-    own = Path(f"{settings().checkpoint_root}/{pipeline.name}/{pipeline.version}/g{generation}")
+    own = Path(checkpoint.folder(pipeline.name, pipeline.version, generation))
     chosen = checkpoint.shared_topic(str(own))
     if chosen is None and not begins_shared(pipeline, own):
         return None

@@ -101,7 +101,7 @@ class TopicStream:
 
     def join(self, target: commit.Target, split: Split, applied: Applied) -> Member:
         """Let a pipeline take part; what it has missed it takes first, beside the others where that is much."""
-        self.journal.check(target.pipeline, self.topic.name)
+        self.journal.check(target, self.topic.name)
         member = Member(self, target, split, applied, self.reading.shape)
         with self.turn:
             if self.until_caught_up or self.missed.count(member) <= FEW:

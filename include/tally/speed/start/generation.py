@@ -38,13 +38,15 @@ def following(stored: StoredState) -> int:
     return max([*traces, *([int(emptied.words["generation"])] if emptied else [])]) + 1
 
 
-def make(pipeline: Pipeline, number: int, note: dict[str, Any]) -> Path:
-    """Make the folder of a generation, with a note of why, by one rename; the caller is the table's one writer."""
-    folder = Path(checkpoint.root(pipeline.name, pipeline.version, number))
+def make(pipeline: Pipeline, number: int, note: dict[str, Any], path: checkpoint.Chosen = "own") -> Path:
+    """Make the folder of a generation, with its path and a note of why, by one rename, as the table's one writer."""
+    folder = Path(checkpoint.folder(pipeline.name, pipeline.version, number))
     draft = folder.with_name(f".{folder.name}.draft")
     shutil.rmtree(draft, ignore_errors=True)
     draft.mkdir(parents=True)
     (draft / NOTE).write_text(json.dumps(note, indent=1) + "\n")
+    if path == "shared":
+        (draft / checkpoint.SHARED).write_text(pipeline.reads[0].name)
     failpoint("rebuild.before_folder")
     draft.rename(folder)
     handle = os.open(folder.parent, os.O_RDONLY)

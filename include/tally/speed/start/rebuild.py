@@ -15,13 +15,16 @@ from tally.base.settings import settings
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline
 from tally.control import incidents, leases, ledger, runs, seals, streams
+from tally.control.shares import stream_of
 from tally.host import lock
 from tally.lake import delta
 from tally.sources import kafka
 from tally.speed import checkpoint
+from tally.speed.checkpoint import Chosen
 from tally.speed.start import generation, stored_state
 
 Offsets = dict[str, dict[int, int]]
+WORDS: dict[Chosen, str] = {"own": "in a query of its own", "shared": "with its topic's stream"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +33,7 @@ class Plan:
 
     pipeline: Pipeline
     number: int
+    path: Chosen
     starts: Offsets
     ends: Offsets
     renewed: dict[str, str]  # recreated topics that it accepts, with their new ids
@@ -41,6 +45,7 @@ class Plan:
             "pipeline": self.pipeline.name,
             "version": self.pipeline.version,
             "generation": self.number,
+            "path": self.path,
             "from": self.starts,
             "to": self.ends,
             "records": sum(self.ends[t][p] - at for t, parts in self.starts.items() for p, at in parts.items()),
@@ -76,8 +81,11 @@ def hold(pipeline: Pipeline) -> lock.Lock:
     return held
 
 
-def plan(pipeline: Pipeline) -> Plan:
-    """What a rebuild would do now; raises where a recreated topic cannot be told from the one that was."""
+def plan(pipeline: Pipeline, path: Chosen = "own") -> Plan:
+    """What a rebuild would do now; raises where a recreated topic cannot be told from the one that was.
+
+    Who asks for the shared path knows that the pipeline's function has parts.
+    """
     if "://" in settings().checkpoint_root:
         raise AnswerIsNo(
             f"the checkpoints are at {settings().checkpoint_root}, and only a local folder is made in one step",
@@ -87,16 +95,37 @@ def plan(pipeline: Pipeline) -> Plan:
         )
     stored = stored_state.read(pipeline)
     renewed = {topic.name: new for topic in pipeline.reads if (new := recreated(pipeline, topic.name))}
-    starts = {topic.name: kafka.begin_offsets(topic.name) for topic in pipeline.reads}
+    if renewed and path == "shared":
+        raise AnswerIsNo(
+            f"topic {', '.join(renewed)} was recreated, and the stream that its pipelines share is of the old one",
+            pipeline=pipeline.name,
+            field="--path",
+            cure=f"tally rebuild {pipeline.name} --path own",
+        )
+    starts = {topic.name: first_offsets(topic.name, path) for topic in pipeline.reads}
     return Plan(
         pipeline=pipeline,
         number=generation.following(stored),
+        path=path,
         starts=starts,
         ends={topic.name: kafka.end_offsets(topic.name) for topic in pipeline.reads},
         renewed=renewed,
         lost=unsealed_before(pipeline, starts, bool(renewed)),
         unarchived={} if renewed else in_no_archive(starts),
     )
+
+
+def first_offsets(topic: str, path: Chosen) -> dict[int, int]:
+    """Where a generation that is made now begins: where Kafka does, or with the first whole micro-batch of the topic's
+    stream."""
+    begin = kafka.begin_offsets(topic)
+    newest = ledger.newest(*stream_of(topic)) if path == "shared" else None
+    if newest is None:
+        return begin
+    gone = ledger.last_where(
+        newest, lambda one: any(start < begin.get(p, 0) for p, (start, _) in one.ranges[topic].items())
+    )
+    return begin if gone is None else begin | gone.ends(topic)
 
 
 def recreated(pipeline: Pipeline, topic: str) -> str | None:
@@ -172,14 +201,14 @@ def apply(planned: Plan, why: str) -> int:
     """
     pipeline, by = planned.pipeline, getpass.getuser()
     note = {"by": by, "why": why, **planned.as_dict()}
-    generation.make(pipeline, planned.number, note)
+    generation.make(pipeline, planned.number, note, planned.path)
     for topic, identity in planned.renewed.items():
         runs.remember_topic(topic, identity)
     done = f"rebuilt by {by}" + (f": {why}" if why else "")
     streams.show(pipeline.name, version=pipeline.version, state="starting", reason="", failures=0, retry_at=0)
     causes = {incident.cause for incident in incidents.opened(pipeline.name)}
     closed = incidents.close(pipeline.name, *causes, done=done) if causes else 0
-    said = f"generation {planned.number} begins at the oldest retained offsets"
+    said = f"generation {planned.number} begins at the oldest retained offsets, {WORDS[planned.path]}"
     incidents.report(pipeline.name, "rebuilt", said, done=done)
     incidents.close(pipeline.name, "rebuilt", done=done)
     return closed

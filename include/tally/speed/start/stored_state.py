@@ -32,9 +32,10 @@ class StoredState:
 
     @property
     def fresh(self) -> bool:
-        """Whether a new generation has yet to plan anything; it begins with an empty table."""
+        """Whether a new generation has yet to plan anything, or to take any of its topic's; it begins with an empty
+        table."""
         older = self.applied is None or self.applied.generation < self.generation
-        return self.generation > 1 and older and not self.plans
+        return self.generation > 1 and older and (self.shared or not self.plans)
 
     @property
     def mine(self) -> MicroBatch | None:

@@ -104,12 +104,17 @@ def repair(pipeline: Pipeline) -> int:
     last = next(applied(pipeline), None)
     if last is None or last.ids != NEAR:
         return fill(pipeline, (one for one in applied(pipeline) if one.ids != NEAR))
-    known = shares.of(pipeline.name, pipeline.version)
-    ahead = list(takewhile(lambda one: known is None or one.words["batch"] > known.batch, commits(pipeline)))
+    known = shares.of(pipeline.name, pipeline.version, last.generation)
+    reached = known.batch if known is not None else -1
+
+    def lacks(one: delta.Commit) -> bool:
+        return bool(one.words["generation"] == last.generation and one.words["batch"] > reached)
+
+    ahead = list(takewhile(lacks, commits(pipeline)))
     for one in reversed(ahead):
         shares.advance(commit.shared(one))
     stream = Named(*shares.stream_of(next(iter(last.ranges))))
-    singles = (one for one in applied(pipeline) if one.first is None)
+    singles = (one for one in applied(pipeline) if one.first is None and one.ids == NEAR)
     return fill(stream, (of_topic(one, stream) for one in singles))
 
 
