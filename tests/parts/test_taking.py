@@ -34,7 +34,8 @@ MEASURES = [
 # What two orders of adding make another of, to the last digits, or whose zeros and no numbers are Spark's to say.
 FLOATS = ["sum(fare) AS f_sum", "avg(fare) AS f_mean", "min(fare) AS f_least", "max(tip) AS f_tip"]
 KEPT = ["true", "name IS NULL OR name <> 'drop'", "price >= 2.5 AND NOT paid", "name IN ('a', 'B') OR small < 0",
-        "at > timestamp'2026-11-07 00:07:30Z'", "day >= date'1999-12-31'"]  # fmt: skip
+        "at > timestamp'2026-11-07 00:07:30Z'", "day >= date'1999-12-31'",
+        "window.end > timestamp'2026-11-07 00:08:30Z'"]  # fmt: skip
 WINDOWS = [tumbling("1 minute"), hopping("1 minute", by="20 seconds"), hopping("50 seconds", by="20 seconds")]
 
 
@@ -85,6 +86,29 @@ def hold(spark: SparkSession, rows: list[dict[str, Any]], turn: int) -> None:
             found, expected = both_ways(spark, declared(window, where, *MEASURES), rows, pieces)
             assert found is not None and found.schema == expected.schema
             assert told(found) == told(expected)
+
+
+@pytest.mark.parametrize(
+    ("where", "more", "panes"),
+    [("small > 1", [], True), ("window.end > at", [], False), ("true", ["windowed"], False)],
+    ids=["groups alone", "it filters by them", "it groups by them twice"],
+)
+def test_overlapping_windows_are_made_of_panes_where_they_decide_of_groups_alone(
+    spark: SparkSession, where: str, more: list[str], panes: bool
+) -> None:
+    @pipeline(reads=EVENTS, window=WINDOWS[1], key=["zone"])
+    def rows(events: DataFrame) -> DataFrame:
+        kept = events.where(where).withColumn("windowed", F.col("window"))
+        return kept.groupBy("window", "zone", *more).agg(F.sum("cents").alias("cents"), F.max("at").alias("newest"))
+
+    told_of = [
+        {"id": at, "zone": at % 2, "at": T0 + timedelta(seconds=7 * at), "cents": at, "small": at % 5}
+        for at in range(40)
+    ]
+    taking = Taking.of(kind_of(rows), split_of(spark, rows), frame_of(spark, []).drop("piece"))
+    assert taking is not None and taking.in_panes is panes
+    found, expected = both_ways(spark, rows, told_of, pieces=3)
+    assert found is not None and told(found) == told(expected)
 
 
 def test_floating_numbers_are_added_up_too(spark: SparkSession) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 # Microseconds from 1970: a window about such a time has no bound that a BIGINT lacks.
 FARTHEST = 1 << 62
@@ -23,11 +24,7 @@ class ClockWindows:
 
     def over(self, events: pa.Table) -> pa.Table:
         """The events with their `window`, once for each that they are in; what Spark would refuse is an error."""
-        if events[self.time].null_count:
-            raise ArithmeticError("an event without a time is in no window")
-        times = events[self.time].cast(pa.int64()).to_numpy()
-        if len(times) and max(-int(times.min()), int(times.max())) > FARTHEST:
-            raise ArithmeticError("a window that begins or ends beyond all times")
+        times = self.times(events)
         newest, found = times - times % self.step, []
         for earlier in range(0, self.size, self.step):
             starts, inside = newest - earlier, events
@@ -36,6 +33,32 @@ class ClockWindows:
                 starts, inside = starts[there], events.filter(pa.array(there))
             found.append(inside.append_column("window", self.beginning(starts)))
         return pa.concat_tables(found)
+
+    @property
+    def in_panes(self) -> bool:
+        """Whether windows overlap, and each is made of whole steps."""
+        return self.size > self.step and not self.size % self.step
+
+    def over_newest(self, events: pa.Table) -> pa.Table:
+        """The events with the newest `window` that they are in; those of one step are in the same windows."""
+        times = self.times(events)
+        return events.append_column("window", self.beginning(times - times % self.step))
+
+    def spread(self, rows: pa.Table, window: str) -> pa.Table:
+        """Rows of such newest windows, each once for every window that its events are in."""
+        start = pc.struct_field(rows[window], "start").cast(pa.int64()).to_numpy()
+        at = rows.column_names.index(window)
+        found = [rows.set_column(at, window, self.beginning(start - past)) for past in range(0, self.size, self.step)]
+        return pa.concat_tables(found)
+
+    def times(self, events: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """The times of events, in microseconds."""
+        if events[self.time].null_count:
+            raise ArithmeticError("an event without a time is in no window")
+        times: np.ndarray[tuple[int], np.dtype[np.int64]] = events[self.time].cast(pa.int64()).to_numpy()
+        if len(times) and max(-int(times.min()), int(times.max())) > FARTHEST:
+            raise ArithmeticError("a window that begins or ends beyond all times")
+        return times
 
     def beginning(self, starts: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pa.Array:
         """The windows that begin then."""

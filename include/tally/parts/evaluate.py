@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tally.lake import inside_spark
-from tally.lake.inside_spark import items
+from tally.lake.inside_spark import items, named
 from tally.parts.aggregates import Grouping, grouping
 from tally.parts.merge import arrays
 from tally.parts.operations import Columns, Made, Unknown, made, number
@@ -55,23 +55,26 @@ class Evaluation:
     steps: Sequence[Step]
     output: Sequence[int]
     schema: pa.Schema
+    groups_alone: frozenset[str]  # of the leaf's columns, those that decide of nothing but the groups
 
     @classmethod
     def of(cls, out: DataFrame, given: DataFrame) -> Evaluation | None:
         """The evaluation of `out` over rows as `given` has them; None where only Spark can do it."""
         leaf, plan = inside_spark.plan_of(given), out._jdf.queryExecution().optimizedPlan()
         nodes = list(chain(plan, leaf))
-        used = {number(one) for node in nodes for one in items(node.references().toSeq())}
+        used = {at for node in nodes for at in column_ids(node)}
         output = [number(one) for one in items(plan.output())]
         try:
             steps = [step_of(out, node) for node in reversed(nodes)]
         except Unknown:
             return None
+        names = {str(one.name()): number(one) for one in items(leaf.output())}
         return cls(
-            leaf={str(one.name()): number(one) for one in items(leaf.output()) if number(one) in used | set(output)},
+            leaf={name: at for name, at in names.items() if at in used | set(output)},
             steps=steps,
             output=output,
             schema=to_arrow_schema(out.schema, timezone="UTC"),
+            groups_alone=frozenset(name for name, at in names.items() if only_groups(nodes[::-1], at)),
         )
 
     def over(self, rows: pa.Table) -> pa.Table | None:
@@ -92,6 +95,34 @@ def chain(node: Any, leaf: Any) -> Iterator[Any]:
     while not node.fastEquals(leaf):
         yield node
         node = node.children().apply(0)
+
+
+def only_groups(nodes: Sequence[Any], column: int) -> bool:
+    """Whether the nodes, from the leaf upwards, only hand a column on, and group by it: once."""
+    same = {column}
+    for node in nodes:
+        kind = str(node.nodeName())
+        if kind == "Filter":
+            if column_ids(node) & same:
+                return False
+            continue
+        made_here = [*items(node.projectList())] if kind == "Project" else [*items(node.aggregateExpressions())]
+        keys = items(node.groupingExpressions()) if kind == "Aggregate" else []
+        if any(column_ids(one) & same and not handed_on(one) for one in [*made_here, *keys]):
+            return False
+        same = {number(one) for one in made_here if column_ids(one) & same}
+    return len(same) == 1
+
+
+def column_ids(one: Any) -> set[int]:
+    """The columns that a node or an expression looks at."""
+    return {number(other) for other in items(one.references().toSeq())}
+
+
+def handed_on(expression: Any) -> bool:
+    """Whether it is a column as it was, under whatever name."""
+    bare = expression.child() if named(expression) == "Alias" else expression
+    return named(bare) == "AttributeReference"
 
 
 def step_of(out: DataFrame, node: Any) -> Step:

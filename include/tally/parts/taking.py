@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from tally.kinds.clock_windows import ClockWindows
 from tally.kinds.kind import Kind
-from tally.parts.aggregates import grouped
+from tally.parts.aggregates import bounded, grouped
 from tally.parts.buffers import Add
 from tally.parts.evaluate import Evaluation
 from tally.parts.merge import arrays
@@ -26,6 +26,7 @@ class Taking:
     windows: ClockWindows
     evaluation: Evaluation
     groups: Sequence[str]
+    window: str  # which of the groups is the pipeline's
     how: Mapping[str, str]  # each buffer's way to add up, as Arrow calls it
 
     @classmethod
@@ -38,29 +39,42 @@ class Taking:
         evaluation = Evaluation.of(split.parts(given), given)
         if evaluation is None:
             return None
-        return cls(windows=windows, evaluation=evaluation, groups=split.groups, how=how)
+        return cls(windows=windows, evaluation=evaluation, groups=split.groups, window=split.window, how=how)
 
     def over(self, events: pa.Table) -> pa.Table | None:
         """The parts of these events, one a group; None where that is Spark's to say."""
         used = events.select(list(dict.fromkeys([*(set(self.evaluation.leaf) - {"window"}), self.windows.time])))
         try:
-            return self.evaluation.over(self.windows.over(used))
+            if not self.in_panes:
+                return self.evaluation.over(self.windows.over(used))
+            newest = self.evaluation.over(self.windows.over_newest(used))
+            return None if newest is None else self.added_up(self.windows.spread(newest, self.window))
         except ArithmeticError:
             return None
+
+    @property
+    def in_panes(self) -> bool:
+        """Whether what a step of overlapping windows comes to is made once, and added up for each of them."""
+        return self.windows.in_panes and "window" in self.evaluation.groups_alone
 
     def together(self, parts: Sequence[pa.Table]) -> pa.Table | None:
         """Parts of several pieces as one, a row a group; None where that is Spark's to say."""
         if len(parts) == 1:
             return parts[0]
-        whole = arrays(pa.concat_tables(parts))
+        return self.added_up(pa.concat_tables(parts))
+
+    def added_up(self, parts: pa.Table) -> pa.Table | None:
+        whole = arrays(parts)
         try:
-            totals = [(how, roomy(whole[name])) for name, how in self.how.items()]
+            totals = [(how, roomy(whole[name]) if how == "sum" else whole[name]) for name, how in self.how.items()]
             keys, values = grouped([whole[name] for name in self.groups], totals)
-            return pa.table([*keys, *values], names=[*self.groups, *self.how]).select(list(whole)).cast(parts[0].schema)
+            return pa.table([*keys, *values], names=[*self.groups, *self.how]).select(list(whole)).cast(parts.schema)
         except (pa.ArrowException, ArithmeticError):
             return None
 
 
 def roomy(values: pa.Array) -> pa.Array:
-    """Values whose sum outgrows its type only where it is cast back."""
+    """Values whose sum outgrows its type only where it is cast back; of whole ones, an error where it may."""
+    if pa.types.is_integer(values.type):
+        return bounded(values).cast(values.type)
     return values.cast(pa.decimal256(76, values.type.scale)) if pa.types.is_decimal(values.type) else values

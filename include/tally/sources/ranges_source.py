@@ -29,12 +29,14 @@ def register(spark: SparkSession) -> None:
     Spark runs it in a process of its own, and of itself gives that the environment in which the JVM was once started.
     """
     environment = spark.sparkContext.environment
-    before = dict(environment)
-    environment.update({name: value for name, value in os.environ.items() if name.startswith("TALLY_")})
+    mine = {name: value for name, value in os.environ.items() if name.startswith("TALLY_")}
+    before = {name: environment[name] for name in mine if name in environment}
+    environment.update(mine)
     try:
         spark.dataSource.register(TopicRanges)
-    finally:
-        environment.clear()
+    finally:  # whoever makes a function meanwhile sends these along, and nothing else is gone
+        for name in mine:
+            environment.pop(name, None)
         environment.update(before)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from tally.parts import Taking
 from tally.sources.records.plain import AT_ONCE
@@ -87,6 +87,16 @@ class OnePass:
         if chunk:
             held.take(pa.Table.from_batches(chunk))
         yield from held.told()
+
+
+def wake(spark: SparkSession) -> None:
+    """Have workers that have imported what a pass needs."""
+    cores = spark.sparkContext.defaultParallelism
+    spark.range(0, cores, 1, cores).mapInArrow(nothing, "id BIGINT").collect()
+
+
+def nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
 
 
 class Held:

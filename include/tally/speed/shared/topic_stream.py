@@ -6,7 +6,6 @@ written from there. Whoever is killed in between finds in the inbox what is left
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -29,7 +28,7 @@ from tally.control.ledger import NEAR, Ranges
 from tally.control.shares import GENERATION, stream_of
 from tally.control.store import now_ms
 from tally.parts import Split
-from tally.sources import kafka, ranges_source
+from tally.sources import kafka
 from tally.speed import checkpoint, commit
 from tally.speed.progress import Gain, Motion
 from tally.speed.shared.clock import Clock
@@ -39,7 +38,8 @@ from tally.speed.shared.inbox import FOLD_EVERY, Inbox, Taken
 from tally.speed.shared.journal import Journal
 from tally.speed.shared.member import Applied, Member
 from tally.speed.shared.missed import Missed
-from tally.speed.shared.plan import check_follows, first_offsets, most_offsets, planned, read_in_order
+from tally.speed.shared.opening import Opening
+from tally.speed.shared.plan import check_follows, planned, read_in_order
 from tally.speed.shared.reading import FEW_ROWS, Bounds, Reading
 from tally.speed.upkeep.keeper import Keeper
 from tally.speed.writer import Writer
@@ -74,6 +74,7 @@ class TopicStream:
         self.left = False
         self.gain = Gain()
         self.turn = threading.Lock()  # held while a micro-batch is taken, and while the members change
+        self.opening = Opening(keeper.spark, topic, self.reached())
         self.reading = Reading(keeper.spark, topic)
         self.missed = Missed(self.reading, self.inbox, self.journal)
         self.turn_to_compile, self.may_compile = threading.Lock(), True
@@ -83,6 +84,11 @@ class TopicStream:
     @property
     def spark(self) -> SparkSession:
         return self.keeper.spark
+
+    def reached(self) -> dict[int, int]:
+        """How far each partition was read."""
+        newest = self.inbox.newest()
+        return {} if newest is None else {p: to for p, (_, to) in newest.ranges[self.topic.name].items()}
 
     def repair(self) -> None:
         """Have the newest micro-batch in the ledger: a driver may have been killed before it told of it."""
@@ -186,15 +192,7 @@ class TopicStream:
             self.fault = error
 
     def begun(self) -> StreamingQuery:
-        spark, run = self.spark, settings()
-        ranges_source.register(spark)
-        ranges = (
-            spark.readStream.format(ranges_source.NAME)
-            .option("topic", self.topic.name)
-            .option("limit", most_offsets(self.topic))
-            .option("begin", json.dumps(first_offsets(self.root, self.topic)))
-            .load()
-        )
+        spark, run, ranges = self.spark, settings(), self.opening.ranges.result()
         spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.topic.name)
         pace: dict[str, Any] = {"processingTime": f"{run.trigger_seconds} seconds"}
         writer = ranges.writeStream.queryName(stream_of(self.topic.name)[0]).option("checkpointLocation", self.root)
