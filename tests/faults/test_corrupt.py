@@ -28,6 +28,7 @@ from tally.control import incidents, streams
 from tally.host import lock
 from tally.sources import kafka
 from tally.speed.start import agreement, stored_state
+from tally.speed.upkeep import ledger_table
 
 HOLDER = """
 import pathlib, sys
@@ -116,7 +117,7 @@ def test_what_a_power_cut_left_half_written_heals_by_itself(copy: World, how: st
 
 def test_delta_itself_loses_the_rows_of_an_empty_commit_in_silence(copy: World, spark: SparkSession) -> None:
     """Why a start looks at the log itself: the check is only worth its time while Delta does this."""
-    batch = max((b for b in copy.ledger(NAME)), key=lambda b: b.rows)
+    batch = max(ledger_table.applied(copy.pipeline(NAME)), key=lambda b: b.rows)
     where = Path(copy.path("speed", NAME))
     before = spark.read.format("delta").load(str(where)).count()
     where.rename(where.with_name("looked-at"))  # Delta knows the other path from memory
