@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from definitions import write
-from parts.declared import rows_of
+from parts.declared import of, rows_of
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from tally.base.settings import REPO
@@ -72,3 +73,16 @@ def agrees(spark: SparkSession, declared: Pipeline) -> None:
         for name, value in row.asDict().items():
             close = isinstance(value, float) and abs(value - two[place][name]) <= 2**-52 * 240 * drawn.weight
             assert close or value == two[place][name], (place, name)
+
+
+def test_a_window_that_is_not_seen_among_the_groups_is_no_part(spark: SparkSession) -> None:
+    renamed = of(
+        lambda rows: (
+            rows.withColumnRenamed("window", "w")
+            .groupBy("w", "zone")
+            .agg(F.count("*").alias("n"))
+            .withColumnRenamed("w", "window")
+        )
+    )
+    found = combinable(renamed, spark)
+    assert isinstance(found, Refusal) and "none of its groups is seen to be its window" in found.reason

@@ -21,6 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tally import hopping, pipeline, tumbling
 from tally.catalog.spec import Pipeline, Window
 from tally.kinds import kind_of
+from tally.kinds.clock_windows import MOST_ROWS, ClockWindows
 from tally.parts import Taking
 
 MEASURES = [
@@ -134,6 +135,7 @@ def test_floating_numbers_are_added_up_too(spark: SparkSession) -> None:
         ("sum(small % 0)", {"small": [1]}),
         ("sum(cents + 1)", {"cents": [2**63 - 1]}),
         ("sum(CAST(price AS DECIMAL(4,2)))", {"price": [Decimal("1234.50")]}),
+        ("sum(wide)", {"wide": [Decimal(9 * 10**19), Decimal(9 * 10**19), Decimal(-9 * 10**19)]}),
     ],
 )
 def test_what_spark_is_to_say_is_left_to_it(spark: SparkSession, measure: str, values: dict[str, list[Any]]) -> None:
@@ -148,8 +150,45 @@ def test_what_spark_is_to_say_is_left_to_it(spark: SparkSession, measure: str, v
 
 
 @pytest.mark.parametrize(
-    "measure", ["stddev(fare)", "max_by(name, id)", "max(struct(paid, id))", "min(upper(name))", "sum(length(name))"]
+    "measure",
+    [
+        "sum(shiftright(cents, 63))",
+        "min(shiftright(cents, zone))",
+        "count_if(name < CAST(X'FF' AS STRING))",
+        "stddev(fare)",
+        "max_by(name, id)",
+        "max(struct(paid, id))",
+        "min(upper(name))",
+        "sum(length(name))",
+    ],
 )
 def test_what_is_not_known_here_is_sparks_plan(spark: SparkSession, measure: str) -> None:
     one = declared(WINDOWS[0], "true", f"{measure} AS m")
     assert Taking.of(kind_of(one), split_of(spark, one), frame_of(spark, []).drop("piece")) is None
+
+
+@pytest.mark.parametrize("where", ["false", "1 = 2", "zone IN (NULL)", "zone <> zone", "window IS NULL"])
+def test_a_function_that_keeps_no_event_is_sparks(spark: SparkSession, where: str) -> None:
+    one = declared(WINDOWS[0], where, "count(*) AS n")
+    assert Taking.of(kind_of(one), split_of(spark, one), frame_of(spark, []).drop("piece")) is None
+
+
+def test_a_decimal_that_a_larger_scale_does_not_hold_is_never_another_number(spark: SparkSession) -> None:
+    """Of what is too large for 128 bits by far, one in ten looks like a number that is not."""
+    one, shape = (
+        declared(WINDOWS[0], "true", "max(CAST(wide AS DECIMAL(38,30))) AS m"),
+        frame_of(spark, []).drop("piece"),
+    )
+    taking = Taking.of(kind_of(one), split_of(spark, one), shape)
+    assert taking is not None
+    kinds = to_arrow_schema(shape.schema, timezone="UTC")
+    for number in range(200):
+        value = Decimal(10**29 + number * 777_777_777_777_777_777_777_777).scaleb(-18)
+        events = {"zone": [1], "name": ["a"], "at": [T0], "wide": [value]}
+        assert taking.over(pa.table({of: pa.array(some, kinds.field(of).type) for of, some in events.items()})) is None
+
+
+def test_more_rows_of_overlapping_windows_than_fit_in_memory_are_sparks() -> None:
+    windows = ClockWindows(time="at", size=50_000_000, step=20_000_000)
+    with pytest.raises(ArithmeticError):
+        windows.check_rows(MOST_ROWS)

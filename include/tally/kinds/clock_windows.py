@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 # Microseconds from 1970: a window about such a time has no bound that a BIGINT lacks.
 FARTHEST = 1 << 62
+MOST_ROWS = 3_000_000
 MOMENT = pa.timestamp("us", "UTC")
 FIELDS = [pa.field("start", MOMENT), pa.field("end", MOMENT)]
 
@@ -25,6 +26,7 @@ class ClockWindows:
     def over(self, events: pa.Table) -> pa.Table:
         """The events with their `window`, once for each that they are in; what Spark would refuse is an error."""
         times = self.times(events)
+        self.check_rows(len(times))
         newest, found = times - times % self.step, []
         for earlier in range(0, self.size, self.step):
             starts, inside = newest - earlier, events
@@ -46,10 +48,16 @@ class ClockWindows:
 
     def spread(self, rows: pa.Table, window: str) -> pa.Table:
         """Rows of such newest windows, each once for every window that its events are in."""
+        self.check_rows(rows.num_rows)
         start = pc.struct_field(rows[window], "start").cast(pa.int64()).to_numpy()
         at = rows.column_names.index(window)
         found = [rows.set_column(at, window, self.beginning(start - past)) for past in range(0, self.size, self.step)]
         return pa.concat_tables(found)
+
+    def check_rows(self, count: int) -> None:
+        """Refuse to write out more rows than fit in some hundred megabytes: Spark makes them one by one."""
+        if count * (self.size // self.step) > MOST_ROWS:
+            raise ArithmeticError("too many rows of overlapping windows")
 
     def times(self, events: pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
         """The times of events, in microseconds."""

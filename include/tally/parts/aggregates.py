@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial, reduce
 from typing import Any
 
@@ -110,8 +111,7 @@ def summed(of: Sequence[Any], kind: DataType) -> Total:
     (given,) = map(type_of, of)
     target = to_arrow_type(kind, timezone="UTC")
     if isinstance(given, DecimalType):
-        wide = pa.decimal256(2 * WIDEST, given.scale)
-        return Total(how="sum", of=made(of[0]), ready=lambda v: v.cast(wide), after=lambda v: v.cast(target))
+        return Total(how="sum", of=made(of[0]), ready=roomy, after=lambda found: found.cast(target))
     if isinstance(given, IntegralType):
         return Total(how="sum", of=made(of[0]), ready=bounded)
     if isinstance(given, DoubleType):
@@ -120,13 +120,25 @@ def summed(of: Sequence[Any], kind: DataType) -> Total:
 
 
 def bounded(values: pa.Array) -> pa.Array:
-    """Whole numbers that do not outgrow a BIGINT, in whatever order they are added."""
+    """Whole numbers whose sum does not outgrow a BIGINT, in whatever order they are added."""
     wide = values.cast(pa.int64())
-    bounds = pc.min_max(wide)
-    most = max(abs(bounds["min"].as_py() or 0), abs(bounds["max"].as_py() or 0))
-    if most * len(wide) >= BOUND:
-        raise ArithmeticError("a sum that may outgrow its type")
+    check_sum(wide, 1, BOUND)
     return wide
+
+
+def roomy(values: pa.Array) -> pa.Array:
+    """DECIMALs whose sum has no more digits than Spark has, in whatever order they are added."""
+    wide = values.cast(pa.decimal256(2 * WIDEST, values.type.scale))
+    check_sum(values, 10**values.type.scale, 10**WIDEST)
+    return wide
+
+
+def check_sum(values: pa.Array, unit: int, bound: int) -> None:
+    """Refuse to add so many values of such sizes, counted in units: on its way their sum may reach the bound."""
+    bounds = pc.min_max(values)
+    most = max(abs(bounds["min"].as_py() or 0), abs(bounds["max"].as_py() or 0))
+    if Fraction(most) * unit * len(values) >= bound:
+        raise ArithmeticError("a sum that may outgrow its type")
 
 
 def chosen(how: str, of: Sequence[Any], kind: DataType) -> Total:

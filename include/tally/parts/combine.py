@@ -42,7 +42,7 @@ def in_two(definition: Definition) -> Split | Refusal:
     if refused:
         return refused
     found = split(spark, definition.out, definition.given[0])
-    reason = unstorable(found.schema, pipeline)
+    reason = unstorable(found.schema, pipeline) if found.window else "none of its groups is seen to be its window"
     return Refusal(pipeline=pipeline.name, reason=reason, where=pipeline.where) if reason else found
 
 

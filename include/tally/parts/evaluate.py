@@ -55,26 +55,26 @@ class Evaluation:
     steps: Sequence[Step]
     output: Sequence[int]
     schema: pa.Schema
-    groups_alone: frozenset[str]  # of the leaf's columns, those that decide of nothing but the groups
+    window_groups_alone: bool  # the window of the leaf's rows decides of nothing but the groups
 
     @classmethod
     def of(cls, out: DataFrame, given: DataFrame) -> Evaluation | None:
         """The evaluation of `out` over rows as `given` has them; None where only Spark can do it."""
         leaf, plan = inside_spark.plan_of(given), out._jdf.queryExecution().optimizedPlan()
-        nodes = list(chain(plan, leaf))
-        used = {at for node in nodes for at in column_ids(node)}
-        output = [number(one) for one in items(plan.output())]
         try:
-            steps = [step_of(out, node) for node in reversed(nodes)]
-        except Unknown:
+            nodes = list(chain(plan, leaf))[::-1]
+            steps = [step_of(out, node) for node in nodes]
+        except (Unknown, RecursionError):
             return None
         names = {str(one.name()): number(one) for one in items(leaf.output())}
+        output = [number(one) for one in items(plan.output())]
+        used = {at for node in nodes for at in column_ids(node)} | set(output)
         return cls(
-            leaf={name: at for name, at in names.items() if at in used | set(output)},
+            leaf={name: at for name, at in names.items() if at in used},
             steps=steps,
             output=output,
             schema=to_arrow_schema(out.schema, timezone="UTC"),
-            groups_alone=frozenset(name for name, at in names.items() if only_groups(nodes[::-1], at)),
+            window_groups_alone="window" in names and only_groups(nodes, names["window"]),
         )
 
     def over(self, rows: pa.Table) -> pa.Table | None:
@@ -85,7 +85,7 @@ class Evaluation:
         try:
             for step in self.steps:
                 columns, count = step.over(columns, count)
-        except (pa.ArrowException, ArithmeticError):
+        except (pa.ArrowException, ArithmeticError, RecursionError):
             return None
         return pa.table([columns[at] for at in self.output], names=self.schema.names).cast(self.schema)
 
@@ -93,6 +93,8 @@ class Evaluation:
 def chain(node: Any, leaf: Any) -> Iterator[Any]:
     """The nodes above a leaf, the last one first."""
     while not node.fastEquals(leaf):
+        if node.children().size() != 1:  # the optimizer left nothing of the leaf: no row is ever kept
+            raise Unknown(str(node.nodeName()))
         yield node
         node = node.children().apply(0)
 

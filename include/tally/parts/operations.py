@@ -37,6 +37,7 @@ from tally.lake.inside_spark import items, named
 Columns = Mapping[int, pa.Array]
 Made = Callable[[Columns, int], pa.Array]  # of so many rows
 Arrays = Sequence[pa.Array]
+MOST_BITS = 63
 # Decimals on their way: of two of Spark's, a sum or a product fits.
 WIDE = 76
 
@@ -81,10 +82,17 @@ def literal(expression: Any) -> pa.Scalar:
     if isinstance(kind, DecimalType):
         return pa.scalar(Decimal(str(value.toString())), target)
     if kind == StringType():
-        return pa.scalar(str(value.toString()), target)
+        return pa.scalar(text(bytes(value.getBytes())), target)
     if isinstance(kind, DateType | TimestampType):
         return pa.scalar(value, pa.int32() if isinstance(kind, DateType) else pa.int64()).cast(target)
     raise Unknown(f"a literal of type {kind}")
+
+
+def text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        raise Unknown("a text of bytes that are no letters") from None
 
 
 # An operation: by the expression, the types below it and its own, what is done with the values below; or Unknown.
@@ -146,7 +154,9 @@ def cast(expression: Any, below: Sequence[DataType], kind: DataType) -> Act:
         return lambda values: values[0].cast(pa.decimal256(WIDE, kind.scale)).cast(target)
     whole = isinstance(given, IntegralType) or (isinstance(given, DecimalType) and not given.scale)
     exact = isinstance(given, DecimalType) and isinstance(kind, DecimalType) and given.scale <= kind.scale
-    if strict and (exact or (whole and isinstance(kind, IntegralType))):
+    if strict and exact:  # Arrow multiplies 128 bits by a power of ten without asking whether that fits
+        return lambda values: values[0].cast(pa.decimal256(WIDE, kind.scale)).cast(target)
+    if strict and whole and isinstance(kind, IntegralType):
         return lambda values: values[0].cast(target)
     raise Unknown(f"a cast of {given} to {kind}")
 
@@ -248,8 +258,12 @@ def rest_of(expression: Any, below: Sequence[DataType], kind: DataType) -> Act:
     return act
 
 
-def shift_right(_: Any, below: Sequence[DataType], kind: DataType) -> Act:
+def shift_right(expression: Any, below: Sequence[DataType], kind: DataType) -> Act:
+    """By so many bits as are written there, and fewer than there are: Spark takes other numbers modulo 64."""
     alike([below[0], kind, LongType()])
+    by = items(expression.children())[1]
+    if named(by) != "Literal" or literal(by).as_py() not in range(MOST_BITS):
+        raise Unknown("a shift by what is no number of bits")
     return lambda given: pc.shift_right(given[0], given[1].cast(pa.int64()))
 
 

@@ -90,9 +90,9 @@ def split(spark: SparkSession, out: DataFrame, given: DataFrame) -> Split:
 
 
 def window_of(groups: Sequence[Any], lineage: Lineage) -> str:
-    """The group that is the window which the function was given: others may have its type."""
+    """The group that is the window which the function was given: others may have its type. None: an empty name."""
     ids = [int(one.toAttribute().exprId().id()) for one in groups]
-    return next(f"g{at}" for at, one in enumerate(ids) if lineage.origin(one) == (0, "window"))
+    return next((f"g{at}" for at, one in enumerate(ids) if lineage.origin(one) == (0, "window")), "")
 
 
 def finished(

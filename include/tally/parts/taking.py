@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from tally.kinds.clock_windows import ClockWindows
 from tally.kinds.kind import Kind
-from tally.parts.aggregates import bounded, grouped
+from tally.parts.aggregates import bounded, grouped, roomy
 from tally.parts.buffers import Add
 from tally.parts.evaluate import Evaluation
 from tally.parts.merge import arrays
@@ -55,7 +55,7 @@ class Taking:
     @property
     def in_panes(self) -> bool:
         """Whether what a step of overlapping windows comes to is made once, and added up for each of them."""
-        return self.windows.in_panes and "window" in self.evaluation.groups_alone
+        return self.windows.in_panes and self.evaluation.window_groups_alone
 
     def together(self, parts: Sequence[pa.Table]) -> pa.Table | None:
         """Parts of several pieces as one, a row a group; None where that is Spark's to say."""
@@ -66,15 +66,15 @@ class Taking:
     def added_up(self, parts: pa.Table) -> pa.Table | None:
         whole = arrays(parts)
         try:
-            totals = [(how, roomy(whole[name]) if how == "sum" else whole[name]) for name, how in self.how.items()]
+            totals = [(how, addable(whole[name]) if how == "sum" else whole[name]) for name, how in self.how.items()]
             keys, values = grouped([whole[name] for name in self.groups], totals)
             return pa.table([*keys, *values], names=[*self.groups, *self.how]).select(list(whole)).cast(parts.schema)
         except (pa.ArrowException, ArithmeticError):
             return None
 
 
-def roomy(values: pa.Array) -> pa.Array:
-    """Values whose sum outgrows its type only where it is cast back; of whole ones, an error where it may."""
+def addable(values: pa.Array) -> pa.Array:
+    """Values whose sum does not outgrow its type; an error where it may."""
     if pa.types.is_integer(values.type):
-        return bounded(values).cast(values.type)
-    return values.cast(pa.decimal256(76, values.type.scale)) if pa.types.is_decimal(values.type) else values
+        return bounded(values)
+    return roomy(values) if pa.types.is_decimal(values.type) else values

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import pyarrow as pa
@@ -159,6 +161,18 @@ def test_a_worker_that_fails_leaves_it_to_sparks_plans(spark: SparkSession, monk
 
     monkeypatch.setattr(OnePass, "over", broken)
     assert world.passed(takings) is None and world.reading.plain
+
+
+def test_a_function_too_deep_to_be_sent_is_left_to_sparks_plans(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @pipeline(reads=SALES, window=tumbling("1 minute"), key="shop")
+    def deep(sales: DataFrame) -> DataFrame:
+        one_of = reduce(or_, [F.col("cents") == 2 * at for at in range(150)]) | (F.col("amount") > 3)
+        return sales.where(one_of).groupBy("window", "shop").agg(F.count("*").alias("n"))
+
+    world = World(spark, monkeypatch, PLAIN)
+    assert world.passed(deep) is None and world.passed(takings) is not None
 
 
 def fails(_: Any) -> Any:

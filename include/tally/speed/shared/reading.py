@@ -9,6 +9,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
+from pickle import PicklingError
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -179,7 +180,8 @@ class Reading:
         one_pass = OnePass(time=self.topic.event_time, valid=self.valid_here, takings=takings)
         try:
             passed = one_pass.over(self.sending.over(bounded_records(self.spark, self.topic, ranges)))
-        except PySparkException as error:  # whose fault it is, Spark's own plans tell: one runs for each pipeline
+        except (PySparkException, PicklingError) as error:
+            # Whose fault it is, Spark's own plans tell: one runs for each pipeline.
             log.warning("many records of %s are not taken in one pass: %s", self.topic.name, error)
             return None
         self.plain = passed is not None
