@@ -68,6 +68,9 @@ class Settings(BaseSettings):
     )
     idle: str = Field("1 minute", description="On a shared stream: a partition so long silent holds nothing up.")
     open_groups: int = Field(500_000, ge=1, description="On a shared stream: most groups of a pipeline's open windows.")
+    open_groups_in_all: int = Field(
+        2_000_000, ge=1, description="The same of all pipelines of a shared stream together."
+    )
     max_offsets_per_trigger: int = Field(2_000_000, ge=1, description="Most records one micro-batch takes.")
     max_offsets_per_ingest: int = Field(4_000_000, ge=1, description="Most records one archive commit takes.")
     archive_bytes: bool = Field(

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -40,6 +40,7 @@ class Alone:
 
     query = None
     motion: Any = None
+    members: ClassVar[list[Member]] = []
     over = False
 
     def exception(self) -> None:
@@ -130,6 +131,21 @@ def test_a_key_that_looks_like_the_window_is_none(
     batches = [[event(1), event(2)], [event(2), event(40)], [event(70)]]
     newest, direct = newest_and_direct(spark, declared, batches, written)
     assert newest == direct
+
+
+def test_of_too_many_groups_in_all_the_pipeline_with_the_most_is_the_one_that_ends(
+    spark: SparkSession, written: list[pa.Table], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared, batches = of(counted("window", "zone")), [[event(1), event(2)], [event(61)]]
+    monkeypatch.setenv("TALLY_OPEN_GROUPS_IN_ALL", "5")
+    monkeypatch.setattr(Alone, "members", [SimpleNamespace(open=range(held)) for held in (1, 1)])
+    newest_and_direct(spark, declared, batches, written)
+    monkeypatch.setattr(Alone, "members", [SimpleNamespace(open=range(4))])
+    newest_and_direct(spark, declared, batches, written)  # the other one has more of the seven
+    monkeypatch.setattr(Alone, "members", [SimpleNamespace(open=range(2)), SimpleNamespace(open=range(1))])
+    with pytest.raises(NotAgain, match="hold 3 groups, the most of the 6 of all pipelines") as refused:
+        newest_and_direct(spark, declared, batches, written)
+    assert refused.value.field == "TALLY_OPEN_GROUPS_IN_ALL"
 
 
 def test_more_open_groups_than_the_driver_has_room_for_end_its_part_and_say_the_way_out(

@@ -38,6 +38,7 @@ class Stream(Protocol):
 
     query: StreamingQuery | None
     motion: Motion | None
+    members: list[Member]
 
     @property
     def over(self) -> bool: ...
@@ -155,18 +156,25 @@ class Member:
         self.check_size()
 
     def check_size(self) -> None:
-        """End its part in the stream before what it holds is too much for the driver's memory."""
-        if len(self.open) > (most := settings().open_groups):
-            name = self.pipeline.name
-            where = "where there is memory for some 500 bytes a group"
-            raise NotAgain(
-                f"its open windows hold {len(self.open):,} groups, more than the {most:,} that a pipeline may have in "
-                "the driver's memory where it shares its topic's stream",
-                pipeline=name,
-                field="TALLY_OPEN_GROUPS",
-                cure=f"tally stop {name}, tally rebuild {name} --path own, tally resume {name}: its next generation "
-                f"has a query of its own; or, {where}, a higher TALLY_OPEN_GROUPS, and tally restart {name}",
-            )
+        """End its part in the stream before the driver's memory is full: what it holds is too much, or most of it."""
+        mine, others = len(self.open), [len(one.open) for one in self.stream.members if one is not self]
+        most, in_all = settings().open_groups, settings().open_groups_in_all
+        if mine > most:
+            raise self.too_large("TALLY_OPEN_GROUPS", f"more than the {most:,} that a pipeline may have")
+        if mine + sum(others) > in_all and mine >= max(others, default=0):
+            whole = f"the most of the {mine + sum(others):,} of all pipelines of the topic, which may have {in_all:,}"
+            raise self.too_large("TALLY_OPEN_GROUPS_IN_ALL", whole)
+
+    def too_large(self, field: str, than: str) -> NotAgain:
+        name, where = self.pipeline.name, "where there is memory for some 500 bytes a group"
+        return NotAgain(
+            f"its open windows hold {len(self.open):,} groups, {than} in the driver's memory where it shares its "
+            "topic's stream",
+            pipeline=name,
+            field=field,
+            cure=f"tally stop {name}, tally rebuild {name} --path own, tally resume {name}: its next generation "
+            f"has a query of its own; or, {where}, a higher {field}, and tally restart {name}",
+        )
 
     # What a runner asks a query.
 
