@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 # Those that are over are looked for when the watermark has come so many parts of the lateness further.
 PARTS = 10
@@ -32,25 +33,36 @@ class Ids:
         Events have `_partition`, `_offset`, `_id` and `_time` (microseconds).
         """
         rows = events.sort_by([("_partition", "ascending"), ("_offset", "ascending")])
-        span, mark = self.lateness * 1000, watermark * 1000
-        ids, times = rows["_id"].to_pylist(), rows["_time"].to_pylist()
-        out, seen = np.zeros(len(ids), dtype=bool), np.zeros(len(ids), dtype=bool)
-        new: dict[Hashable, tuple[int, ...]] = {}
-        for at, (one, time) in enumerate(zip(ids, times, strict=True)):
-            if time <= mark:
-                out[at] = True
-                continue
+        late = rows["_time"].to_numpy() <= watermark * 1000
+        out = late.copy()
+        copied = np.flatnonzero(self.may_be_copies(rows["_id"]) & ~late)
+        some = rows.take(copied)
+        span, new = self.lateness * 1000, dict[Hashable, tuple[int, ...]]()
+        for at, one, time in zip(copied, some["_id"].to_pylist(), some["_time"].to_pylist(), strict=True):
             known = self.times.get(one, ()) + new.get(one, ())
             out[at] = any(abs(time - other) <= span for other in known)
             new[one] = (*new.get(one, ()), time)
-            seen[at] = True
         left_out = rows.filter(pa.array(out)).select(LEFT_OUT.names).cast(LEFT_OUT)
-        return left_out, rows.filter(pa.array(seen)).select(["_id", "_time"])
+        return left_out, rows.filter(pa.array(~late)).select(["_id", "_time"])
+
+    def may_be_copies(self, ids: pa.ChunkedArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Of which rows the id stands in another one, or is remembered: of most it is neither."""
+        counted = pc.value_counts(ids)
+        values = counted.field("values")
+        again = set(values.filter(pc.greater(counted.field("counts"), 1)).to_pylist())
+        again |= self.times.keys() & set(values.to_pylist())
+        found: np.ndarray[tuple[int], np.dtype[np.bool_]] = pc.is_in(ids, pa.array(list(again), ids.type)).to_numpy()
+        return found
 
     def put(self, seen: pa.Table) -> None:
         """Remember ids with their times."""
         self.kind = seen.schema.field("_id").type
-        for one, time in zip(seen["_id"].to_pylist(), seen["_time"].to_pylist(), strict=True):
+        ids, times = seen["_id"].to_pylist(), seen["_time"].to_pylist()
+        new: dict[Hashable, tuple[int, ...]] = dict(zip(ids, zip(times, strict=True), strict=True))
+        if len(new) == len(ids) and self.times.keys().isdisjoint(new):
+            self.times.update(new)
+            return
+        for one, time in zip(ids, times, strict=True):
             self.times[one] = (*self.times.get(one, ()), time)
 
     def restore(self, parts: Iterable[pa.Table], watermark: int) -> None:

@@ -68,11 +68,19 @@ class Reading:
         self.records = spark.createDataFrame([], RECORD)
         self.sending = Template.of(sent(self.records), self.records)
         self.shape = spark.createDataFrame([], topic.ddl)
-        self.shaped = Template.of(self.shape, self.shape)
-        self.interpreting = interpreting(spark)
         self.together = False  # the last records were read by Python's workers, so they are there
         self.valid_here = Valid.of(topic)  # None: what its records are is Spark's to say
         self.plain = True  # until a pass over many has shown that they are not
+
+    # What Spark's plans alone need is made when the first of them is.
+
+    @cached_property
+    def shaped(self) -> Template:
+        return Template.of(self.shape, self.shape)
+
+    @cached_property
+    def interpreting(self) -> SparkSession:
+        return interpreting(self.spark)
 
     @cached_property
     def decoding(self) -> Template:
