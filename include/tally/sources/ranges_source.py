@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from threading import Lock
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -21,6 +22,7 @@ NAME = "tally_ranges"
 SCHEMA = "topic STRING, partition INT, start BIGINT, end BIGINT"
 # Each partition's offset by its number as text, below the topic's name: as Spark's own Kafka source writes them.
 Told = dict[str, dict[str, int]]
+one_at_a_time = Lock()
 
 
 def register(spark: SparkSession) -> None:
@@ -28,16 +30,15 @@ def register(spark: SparkSession) -> None:
 
     Spark runs it in a process of its own, and of itself gives that the environment in which the JVM was once started.
     """
-    environment = spark.sparkContext.environment
-    mine = {name: value for name, value in os.environ.items() if name.startswith("TALLY_")}
-    before = {name: environment[name] for name in mine if name in environment}
-    environment.update(mine)
-    try:
-        spark.dataSource.register(TopicRanges)
-    finally:  # whoever makes a function meanwhile sends these along, and nothing else is gone
-        for name in mine:
-            environment.pop(name, None)
-        environment.update(before)
+    context = spark.sparkContext
+    with one_at_a_time:
+        before = context.environment
+        mine = {name: value for name, value in os.environ.items() if name.startswith("TALLY_")}
+        context.environment = {**before, **mine}  # another one: whoever makes a function meanwhile goes through it
+        try:
+            spark.dataSource.register(TopicRanges)
+        finally:
+            context.environment = before
 
 
 class TopicRanges(DataSource):  # type: ignore[misc]
