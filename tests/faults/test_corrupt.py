@@ -41,7 +41,7 @@ SHORT = {"the newest commit of the table is empty"}
 long = pytest.mark.long
 
 
-@pytest.fixture(scope="module", params=worlds.PATHS)
+@pytest.fixture(scope="module", params=worlds.DEFAULT_FIRST)
 def stopped(
     request: pytest.FixtureRequest, spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:
@@ -161,7 +161,7 @@ def test_a_rebuild_that_dies_is_done_again(copy: World, failpoint: str) -> None:
     drained(copy)
 
 
-@pytest.fixture(params=worlds.PATHS)
+@pytest.fixture(params=worlds.DEFAULT_FIRST)
 def alone(request: pytest.FixtureRequest, spark: SparkSession, broker: str, tmp_path: Path) -> Iterator[World]:
     """A stream on topics that nobody else reads, which a test may delete."""
     with pytest.MonkeyPatch.context() as patch:

@@ -74,7 +74,7 @@ def killed(failpoint: str) -> None:
 @pytest.mark.parametrize(
     "deaths",
     [
-        pytest.param({}, id="nobody dies"),
+        pytest.param({}, id="nobody dies", marks=pytest.mark.long),
         pytest.param({"own": "rebuild.after_emptying", "shared": "speed.after_commit:2"}, id="after a commit"),
         pytest.param(
             {"own": "speed.after_commit:2", "shared": "rebuild.after_emptying"},

@@ -27,7 +27,7 @@ PLAIN, OTHER = "tumbling_u", "hopping"
 PREPARE = {"own": "prepare", "shared": "prepare_shared"}
 
 
-@pytest.fixture(scope="module", params=worlds.PATHS)
+@pytest.fixture(scope="module", params=worlds.DEFAULT_FIRST)
 def path(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 

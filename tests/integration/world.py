@@ -33,6 +33,8 @@ STEP = 15 * SECOND  # between events; one example is about an hour long
 IDLE = MINUTE
 # The ways that the stream of a pipeline may take whose rows add up from parts, and the settings that choose them.
 PATHS = {"shared": "true", "own": "false"}
+# Where the one that streams take by default tells enough in a short run.
+DEFAULT_FIRST = ["shared", pytest.param("own", marks=pytest.mark.long)]
 
 TOPICS = """
 from tally import topic

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tally.catalog.load import catalogue
 from tally.sources import redecode
 from tally.sources.records import decode
-from tally.speed.shared import events
+from tally.speed.shared.reading import Reading
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def test_a_topic_stream_has_the_same_events(made: Path, spark: SparkSession, mon
     found = []
     for many in (1, 1_000):
         monkeypatch.setattr(decode, "MANY", many)
-        with events.Reading(spark, topic).valid({0: (0, 3), 1: (0, 3)}) as frame:
+        with Reading(spark, topic).valid({0: (0, 3), 1: (0, 3)}) as frame:
             plan = frame._jdf.queryExecution().toString()
             assert ("ArrowEvalPython" in plan) == (many == 1)
             found.append(sorted(frame.collect()))

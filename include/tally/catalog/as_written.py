@@ -32,8 +32,9 @@ def importable(folder: Path) -> Iterator[None]:
         return FileFinder(path, (AsWritten, SOURCE_SUFFIXES))
 
     def forget() -> None:
-        for path in [path for path in sys.path_importer_cache if Path(path).is_relative_to(folder)]:
-            del sys.path_importer_cache[path]
+        for path in list(sys.path_importer_cache):  # another thread may import meanwhile
+            if Path(path).is_relative_to(folder):
+                sys.path_importer_cache.pop(path, None)
 
     forget()  # also what a finder remembers of a folder's files
     sys.path.insert(0, str(folder))

@@ -17,6 +17,7 @@ from tally import hopping, pipeline, topic, tumbling
 from tally.catalog.spec import Pipeline
 from tally.checks.definition import Definition
 from tally.kinds import kind_of
+from tally.lake.inside_spark import Template
 from tally.parts import Split, Taking, in_two
 from tally.sources.records.plain import LONGEST
 from tally.sources.records.valid import Valid
@@ -133,7 +134,12 @@ def test_who_cannot_take_an_event_is_left_to_spark_and_the_others_are_not(
 def test_records_that_are_none_for_it_are_not_taken(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, values: list[bytes | None]
 ) -> None:
-    assert World(spark, monkeypatch, values).passed(takings) is None
+    world = World(spark, monkeypatch, values)
+    assert world.passed(takings) is None and world.reading.rest == readings.REST
+    monkeypatch.setattr(OnePass, "over", lambda *_: pytest.fail("it is tried again at once"))
+    assert [world.passed(takings) for _ in range(readings.REST)] == [None] * readings.REST
+    monkeypatch.undo()
+    assert World(spark, monkeypatch, PLAIN).passed(takings) is not None and not world.reading.rest
 
 
 def test_many_pieces_of_a_task_are_put_together(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +166,7 @@ def test_a_worker_that_fails_leaves_it_to_sparks_plans(spark: SparkSession, monk
         return records.mapInArrow(fails, "n INT").toArrow() and None
 
     monkeypatch.setattr(OnePass, "over", broken)
-    assert world.passed(takings) is None and world.reading.plain
+    assert world.passed(takings) is None and not world.reading.rest
 
 
 def test_a_function_too_deep_to_be_sent_is_left_to_sparks_plans(
@@ -177,3 +183,15 @@ def test_a_function_too_deep_to_be_sent_is_left_to_sparks_plans(
 
 def fails(_: Any) -> Any:
     raise RuntimeError("a worker's end")
+
+
+def test_a_few_records_without_an_event_are_rows_for_sparks_plans_too(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(spark, monkeypatch, [b"no JSON", None])
+    events = world.reading.read_here({0: (0, 2)})
+    assert events is not None and not events.num_rows
+    found = world.reading.judged_here(events, 2, None, 0)
+    (given,) = kind_of(takings).bounded([world.reading.shape])
+    taking = Template.of(world.split(takings).parts(given), world.reading.shape)
+    assert taking.on(found.frame()).toArrow().num_rows == 0

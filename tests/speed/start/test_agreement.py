@@ -19,7 +19,7 @@ from tally.speed import checkpoint
 from tally.speed.start import agreement, stored_state, torn_files
 
 
-@pytest.fixture(scope="module", params=worlds.PATHS)
+@pytest.fixture(scope="module", params=worlds.DEFAULT_FIRST)
 def stopped(
     request: pytest.FixtureRequest, spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[World]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pickle import PicklingError
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -49,6 +50,8 @@ from tally.speed.shared.one_pass import OnePass, Passed
 log = logging.getLogger(__name__)
 # Over 700 rows a plan is as fast when it is not compiled; where that ends was not measured.
 FEW_ROWS = 2_000
+# A pass that is refused was for nothing: records like these may come again, and others after them.
+REST = 10
 # What of a record of Kafka's is decoded, as Spark's source gives it.
 RECORD = (
     StructType()
@@ -70,7 +73,7 @@ class Reading:
         self.shape = spark.createDataFrame([], topic.ddl)
         self.together = False  # the last records were read by Python's workers, so they are there
         self.valid_here = Valid.of(topic)  # None: what its records are is Spark's to say
-        self.plain = True  # until a pass over many has shown that they are not
+        self.rest = 0  # so many more large micro-batches that are not tried in one pass
 
     # What Spark's plans alone need is made when the first of them is.
 
@@ -168,13 +171,18 @@ class Reading:
 
     def judged_here(self, events: pa.Table, count: int, ids: Ids | None, late_watermark: int) -> Judged:
         taken, brought = events, None
+
+        def leaf() -> Any:
+            frame = self.spark.createDataFrame(taken).coalesce(1) if taken.num_rows else self.shape
+            return self.shaped.leaf(frame)
+
         if ids is not None:
             left_out, brought = ids.told_apart(identified_here(events, self.topic), late_watermark)
             taken = without_here(events, left_out)
         return Judged(
             offsets=count,
             seen=as_seen(newest_times(events, self.topic.event_time)),
-            frame=once(lambda: self.shaped.leaf(self.spark.createDataFrame(taken).coalesce(1))),
+            frame=once(leaf),
             events=taken,
             brought=brought,
         )
@@ -183,7 +191,8 @@ class Reading:
 
     def read_in_one_pass(self, ranges: Bounds, takings: Mapping[Owner, Taking]) -> Passed | None:
         """What pipelines make of them; None where they are none for that."""
-        if self.valid_here is None or not self.plain:
+        if self.valid_here is None or self.rest:
+            self.rest = max(0, self.rest - 1)
             return None
         one_pass = OnePass(time=self.topic.event_time, valid=self.valid_here, takings=takings)
         try:
@@ -192,7 +201,8 @@ class Reading:
             # Whose fault it is, Spark's own plans tell: one runs for each pipeline.
             log.warning("many records of %s are not taken in one pass: %s", self.topic.name, error)
             return None
-        self.plain = passed is not None
+        if passed is None:
+            self.rest = REST
         if passed is None or not passed.unsure:
             return passed
         return one_pass.with_events(passed, self.by_reference(pa.concat_tables(passed.unsure), self.valid_here.schema))
