@@ -8,6 +8,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 
 from tally.base.errors import DefinitionError, TallyError
@@ -22,6 +23,7 @@ read_from: list[Path] = []
 taken: list[Path] = []  # files that the definitions import from folders of the catalogue
 State = tuple[str, tuple[str, str], tuple[tuple[str, int, int, int], ...]]
 loaded: dict[State, Catalogue] = {}
+one_at_a_time = RLock()
 
 
 def catalogue() -> Catalogue:
@@ -48,15 +50,16 @@ def load(folder: Path | str) -> Catalogue:
             field="TALLY_CATALOG",
             cure="point it at the folder with topics.py and pipelines/",
         )
-    state = state_of(folder)
-    if state not in loaded:
-        loaded.clear()
-        fresh = read(folder)
-        now = state_of(folder)
-        if set(state[2]) <= set(now[2]):  # nothing was changed meanwhile; what was imported may have come to it
-            loaded[now] = fresh
-        return fresh
-    return loaded[state]
+    with one_at_a_time:  # its modules are this process's
+        state = state_of(folder)
+        if state not in loaded:
+            loaded.clear()
+            fresh = read(folder)
+            now = state_of(folder)
+            if set(state[2]) <= set(now[2]):  # nothing was changed meanwhile; what was imported may have come to it
+                loaded[now] = fresh
+            return fresh
+        return loaded[state]
 
 
 def state_of(folder: Path) -> State:
