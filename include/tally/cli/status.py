@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COLUMNS = {
     "pipeline": "left", "state": "left", "path": "left", "events_in": "right", "lag_records": "right",
-    "watermark": "left",    "freshness_seconds": "right", "sealed_to": "left", "sealed": "right", "partial": "right",
+    "watermark": "left", "freshness_seconds": "right", "sealed_to": "left", "sealed": "right", "partial": "right",
     "held": "right", "unexplained": "right",
 }  # fmt: skip
 # A micro-batch that takes so many times its pace, and so many seconds, is worth a line.

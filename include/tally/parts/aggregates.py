@@ -28,10 +28,10 @@ from pyspark.sql.types import (
 )
 
 from tally.lake.inside_spark import Aggregation, Measure, items, named
-from tally.parts.operations import Columns, Made, Unknown, literal, made, number, type_of
+from tally.parts.buffers import WIDEST
+from tally.parts.operations import WIDE, Columns, Made, Unknown, literal, made, number, type_of
 
 BOUND = 2**63
-WIDEST = 38  # digits of a DECIMAL
 WINDOW = "struct<start:timestamp,end:timestamp>"
 KEYS = IntegralType | BooleanType | DateType | TimestampType | DecimalType
 Ready = Callable[[pa.Array], pa.Array]
@@ -58,7 +58,7 @@ class Grouping:
     def over(self, columns: Columns, count: int) -> tuple[Columns, int]:
         """A row a group."""
         keys = {at: key(columns, count) for at, key in self.keys.items()}
-        asked = [total for total in self.totals.values()]
+        asked = list(self.totals.values())
         values = [None if one.of is None else one.ready(one.of(columns, count)) for one in asked]
         groups, found = grouped(
             list(keys.values()), [(one.how, value) for one, value in zip(asked, values, strict=True)]
@@ -128,7 +128,7 @@ def bounded(values: pa.Array) -> pa.Array:
 
 def roomy(values: pa.Array) -> pa.Array:
     """DECIMALs whose sum has no more digits than Spark has, in whatever order they are added."""
-    wide = values.cast(pa.decimal256(2 * WIDEST, values.type.scale))
+    wide = values.cast(pa.decimal256(WIDE, values.type.scale))
     check_sum(values, 10**values.type.scale, 10**WIDEST)
     return wide
 
