@@ -166,7 +166,7 @@ class Haul:
         for name in PIPELINES:
             pipeline = catalogue().pipeline(name)
             kind, lease = kind_of(pipeline), leases.take(leases.name_of(pipeline))
-            query.prepare_table(spark, pipeline, kind.flattened(called(pipeline, kind.empty(spark))), lease)
+            query.prepare_table(spark, pipeline, kind.flattened(called(pipeline, kind.empty(spark))).schema, lease)
             target = commit.Target(spark=spark, pipeline=pipeline, generation=1, lease=lease)
             table = DeltaTable(commit.path(pipeline))
             self.parts.append(Part(pipeline, target, table, OpenWindows(("g0", "g1"), "g0")))

@@ -28,7 +28,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
 
     def table(name: str) -> str:
         where = str(folder / name)
-        tables.make_table(spark, where, rows, short_log.PROPERTIES)
+        tables.make_table(spark, where, rows.schema, short_log.PROPERTIES)
         return where
 
     def append(where: str) -> float:

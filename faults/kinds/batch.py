@@ -23,6 +23,7 @@ POINTS = (
     "restate.before_unseal",
     "restate.before_commit",
     "restate.after_commit",
+    "reconcile.before_withdraw",
     "reconcile.before_audit",
     "reconcile.after_audit",
     "reconcile.after_compare",

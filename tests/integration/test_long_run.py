@@ -179,11 +179,11 @@ def test_an_old_log_is_dropped_and_the_ledger_is_made_again_from_what_was_kept(
     assert len(there) == len(before)
     monkeypatch.setattr(keeper, "COPY_AFTER_MS", 0)
     age(path, 2 * HOUR)
-    keeper.tidy(spark, pipeline)
+    keeper.tidy(spark, pipeline, lambda: None)
     assert entries(path) <= 2, "the newest commit, and perhaps a fold"
     assert world.table("speed", name) == rows == newest_by_spark(spark, world, name)
     assert kept_ledger.entries(stream) == there
-    keeper.tidy(spark, pipeline)
+    keeper.tidy(spark, pipeline, lambda: None)
     assert kept_ledger.entries(stream) == there, "nothing is kept twice"
     monkeypatch.setenv("TALLY_CONTROL", f"sqlite:///{tmp_path / 'new.db'}")
     assert world.ledger(name) == []

@@ -16,12 +16,20 @@ from world import MINUTE, T0, World
 
 from tally.base.errors import AnswerIsNo
 from tally.base.settings import settings
-from tally.control import seals
+from tally.control import leases, seals
 from tally.reconcile.audit.sealed_windows import audit
 from tally.speed.upkeep import ledger_table
 from tally.speed.upkeep.fold import trim
 
 TRIMMED_DAY = datetime.fromtimestamp(T0 / 1000, UTC).date()
+
+
+def mine() -> None:
+    """The lease is still held."""
+
+
+def taken_over() -> None:
+    raise leases.Fenced("another driver writes this table now", field="speed", cure="leave it the stream")
 
 
 @pytest.fixture(scope="module", params=["tumbling_u", pytest.param("session", marks=pytest.mark.long)])
@@ -39,14 +47,17 @@ def trimmed(spark: SparkSession, broker: str, tmp_path_factory: pytest.TempPathF
         made.stream()
         made.batch(name)
         assert reconcile(made, name)["verdict"] == "reconciled"
-        assert trim(spark, made.pipeline(name)) == 0, "sealed a moment ago"
+        assert trim(spark, made.pipeline(name), mine) == 0, "sealed a moment ago"
         patch.setenv("TALLY_TRIM_AFTER", "0 seconds")
         before = made.table("speed", name)
-        assert trim(spark, made.pipeline(name)) == 1
+        with pytest.raises(leases.Fenced):
+            trim(spark, made.pipeline(name), taken_over)
+        assert (made.table("speed", name), ledger_table.trimmed(made.pipeline(name))) == (before, [])
+        assert trim(spark, made.pipeline(name), mine) == 1
         left = made.table("speed", name)
         assert left == {place: row for place, row in before.items() if place[0] >= T0 + 20 * 60 * MINUTE}
         assert ledger_table.trimmed(made.pipeline(name)) == [TRIMMED_DAY]
-        assert trim(spark, made.pipeline(name)) == 0, "there is nothing left to trim"
+        assert trim(spark, made.pipeline(name), mine) == 0, "there is nothing left to trim"
         yield made
 
 

@@ -52,19 +52,19 @@ def test_a_new_table_is_the_one_that_spark_makes(
 ) -> None:
     shape = spark.createDataFrame([], f"{ddl}, _date DATE")
     assert tables.is_plain(json.loads(shape._jdf.schema().json())) is plain
-    tables.make_table(spark, str(tmp_path / "made"), shape, PROPERTIES)
+    tables.make_table(spark, str(tmp_path / "made"), shape.schema, PROPERTIES)
     monkeypatch.setattr(tables, "is_plain", lambda kind: False)
-    tables.make_table(spark, str(tmp_path / "spark"), shape, PROPERTIES)
+    tables.make_table(spark, str(tmp_path / "spark"), shape.schema, PROPERTIES)
     assert told(tmp_path / "made") == told(tmp_path / "spark")
 
 
 def test_a_table_that_is_there_stays_as_it_is(spark: SparkSession, tmp_path: Path) -> None:
     where = str(tmp_path / "table")
     shape = spark.createDataFrame([], "a INT, _date DATE")
-    tables.make_table(spark, where, shape, PROPERTIES)
+    tables.make_table(spark, where, shape.schema, PROPERTIES)
     shape.write.format("delta").mode("append").save(where)
     before = delta.version(where)
-    tables.make_table(spark, where, shape, PROPERTIES)
+    tables.make_table(spark, where, shape.schema, PROPERTIES)
     assert delta.version(where) == before
 
 
@@ -72,7 +72,7 @@ def test_a_table_that_is_there_stays_as_it_is(spark: SparkSession, tmp_path: Pat
 def test_a_name_that_spark_refuses_is_refused(spark: SparkSession, tmp_path: Path, ddl: str) -> None:
     shape = spark.createDataFrame([], f"{ddl}, _date DATE")
     with pytest.raises(AnalysisException, match="INVALID_CHARACTERS"):
-        tables.make_table(spark, str(tmp_path / "table"), shape, PROPERTIES)
+        tables.make_table(spark, str(tmp_path / "table"), shape.schema, PROPERTIES)
 
 
 def test_a_table_that_is_long_open_is_read_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -22,7 +23,7 @@ from tally import hopping, pipeline, tumbling
 from tally.catalog.spec import Pipeline, Window
 from tally.kinds import kind_of
 from tally.kinds.clock_windows import MOST_ROWS, ClockWindows
-from tally.parts import Taking
+from tally.parts import Taking, Unknown
 
 MEASURES = [
     "count(*) AS n", "count(fare, name) AS both", "count_if(paid) AS paid_ones", "sum(cents) AS s_cents",
@@ -54,7 +55,6 @@ def both_ways(
     """The parts of these events in some pieces put together here, and Spark's."""
     split, kind, frame = split_of(spark, one), kind_of(one), frame_of(spark, rows).drop("piece").coalesce(1)
     taking = Taking.of(kind, split, frame)
-    assert taking is not None
     taking, events = cloudpickle.loads(cloudpickle.dumps(taking)), frame.toArrow()
     size = max(1, -(-len(events) // pieces))
     found = [taking.over(events.slice(at, size)) for at in range(0, max(1, len(events)), size)]
@@ -107,7 +107,7 @@ def test_overlapping_windows_are_made_of_panes_where_they_decide_of_groups_alone
         for at in range(40)
     ]
     taking = Taking.of(kind_of(rows), split_of(spark, rows), frame_of(spark, []).drop("piece"))
-    assert taking is not None and taking.in_panes is panes
+    assert taking.in_panes is panes
     found, expected = both_ways(spark, rows, told_of, pieces=3)
     assert found is not None and told(found) == told(expected)
 
@@ -142,7 +142,6 @@ def test_what_spark_is_to_say_is_left_to_it(spark: SparkSession, measure: str, v
     one = declared(WINDOWS[0], "true", f"{measure} AS m")
     shape = frame_of(spark, []).drop("piece")
     taking = Taking.of(kind_of(one), split_of(spark, one), shape)
-    assert taking is not None
     ((name, column),) = values.items()
     count, kinds = len(column), to_arrow_schema(shape.schema, timezone="UTC")
     events = {"zone": [1] * count, "name": ["a"] * count, "at": [T0] * count, name: column}
@@ -150,27 +149,29 @@ def test_what_spark_is_to_say_is_left_to_it(spark: SparkSession, measure: str, v
 
 
 @pytest.mark.parametrize(
-    "measure",
+    ("measure", "lacking"),
     [
-        "sum(shiftright(cents, 63))",
-        "min(shiftright(cents, zone))",
-        "count_if(name < CAST(X'FF' AS STRING))",
-        "stddev(fare)",
-        "max_by(name, id)",
-        "max(struct(paid, id))",
-        "min(upper(name))",
-        "sum(length(name))",
+        ("sum(shiftright(cents, 63))", "a shift by what is no number of bits"),
+        ("min(shiftright(cents, zone))", "a shift by what is no number of bits"),
+        ("count_if(name < CAST(X'FF' AS STRING))", "a text of bytes that are no letters"),
+        ("stddev(fare)", "an aggregate whose parts are not added up value by value"),
+        ("max_by(name, id)", "an aggregate whose parts are not added up value by value"),
+        ("max(struct(paid, id))", "the max of struct<paid:boolean,id:bigint>"),
+        ("min(upper(name))", "the operation Upper"),
+        ("sum(length(name))", "the operation Length"),
     ],
 )
-def test_what_is_not_known_here_is_sparks_plan(spark: SparkSession, measure: str) -> None:
+def test_what_is_not_known_here_is_sparks_plan(spark: SparkSession, measure: str, lacking: str) -> None:
     one = declared(WINDOWS[0], "true", f"{measure} AS m")
-    assert Taking.of(kind_of(one), split_of(spark, one), frame_of(spark, []).drop("piece")) is None
+    with pytest.raises(Unknown, match=re.escape(lacking)):
+        Taking.of(kind_of(one), split_of(spark, one), frame_of(spark, []).drop("piece"))
 
 
 @pytest.mark.parametrize("where", ["false", "1 = 2", "zone IN (NULL)", "zone <> zone", "window IS NULL"])
 def test_a_function_that_keeps_no_event_is_sparks(spark: SparkSession, where: str) -> None:
     one = declared(WINDOWS[0], where, "count(*) AS n")
-    assert Taking.of(kind_of(one), split_of(spark, one), frame_of(spark, []).drop("piece")) is None
+    with pytest.raises(Unknown):
+        Taking.of(kind_of(one), split_of(spark, one), frame_of(spark, []).drop("piece"))
 
 
 def test_a_decimal_that_a_larger_scale_does_not_hold_is_never_another_number(spark: SparkSession) -> None:
@@ -180,7 +181,6 @@ def test_a_decimal_that_a_larger_scale_does_not_hold_is_never_another_number(spa
         frame_of(spark, []).drop("piece"),
     )
     taking = Taking.of(kind_of(one), split_of(spark, one), shape)
-    assert taking is not None
     kinds = to_arrow_schema(shape.schema, timezone="UTC")
     for number in range(200):
         value = Decimal(10**29 + number * 777_777_777_777_777_777_777_777).scaleb(-18)

@@ -40,6 +40,9 @@ class Hosting:
     def adopted_by(self, held: lock.Lock) -> None:
         pass
 
+    def function(self, pipeline: Any) -> Any:
+        return SimpleNamespace(pipeline=pipeline, definition=SimpleNamespace(pipeline=pipeline))
+
 
 TABLE = ("speed", "trips", "v1")
 
@@ -49,8 +52,8 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The queries that were started; each is over when it is stopped."""
     names: list[str] = []
 
-    def prepare(_: Any, pipeline: Named, lease: leases.Lease) -> Any:
-        return SimpleNamespace(target=SimpleNamespace(pipeline=pipeline, lease=lease))
+    def prepare(definition: Any, lease: leases.Lease) -> Any:
+        return SimpleNamespace(target=SimpleNamespace(pipeline=definition.pipeline, lease=lease))
 
     def begin(ready: Any, *_: Any, **__: Any) -> Any:
         names.append(ready.target.pipeline.name)

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from tally.base.duration import from_millis
 from tally.base.failpoints import failpoint
@@ -24,7 +25,7 @@ from tally.lake.session import jvm_pid
 from tally.sources import redecode
 from tally.sources.archive import PROPERTIES
 from tally.sources.archived import archive_versions
-from tally.sources.frames import partition_date
+from tally.sources.frames import DAY, partition_date
 from tally.sources.ranged import FEW, in_ranges, not_in_ranges
 
 
@@ -90,9 +91,8 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
 
 def prepare_table(spark: SparkSession, pipeline: Pipeline) -> None:
     kind = kind_of(pipeline)
-    shape = kind.flattened(called(pipeline, kind.empty(spark))).schema
-    empty = spark.createDataFrame([], shape).withColumn("_date", partition_date())
-    tables.make_table(spark, path(pipeline), empty, PROPERTIES)
+    rows = kind.flattened(called(pipeline, kind.empty(spark))).schema
+    tables.make_table(spark, path(pipeline), StructType([*rows.fields, DAY]), PROPERTIES)
 
 
 def replace(rows: DataFrame, where: str, ranges: Sequence[Range], words: str) -> None:

@@ -5,7 +5,7 @@ What two orders of adding could make of it, or two ways to think of minus zero, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial, reduce
@@ -29,7 +29,7 @@ from pyspark.sql.types import (
 
 from tally.lake.inside_spark import Aggregation, Measure, items, named
 from tally.parts.buffers import WIDEST
-from tally.parts.operations import WIDE, Columns, Made, Unknown, literal, made, number, type_of
+from tally.parts.operations import WIDE, Columns, Made, Unknown, handed_on, literal, made, number, type_of
 
 BOUND = 2**63
 WINDOW = "struct<start:timestamp,end:timestamp>"
@@ -54,6 +54,18 @@ class Grouping:
     keys: Mapping[int, Made]
     totals: Mapping[int, Total]
     results: Mapping[int, Made]
+
+    @property
+    def of(self) -> Set[int]:
+        """The columns that it looks at."""
+        looked = [*self.keys.values(), *(one.of for one in self.totals.values() if one.of is not None)]
+        return frozenset().union(*(one.of for one in looked))
+
+    def hands_on(self, same: Set[int]) -> Set[int]:
+        """As which columns it gives some that are the same, and by which it only groups."""
+        if any(one.of.of & same for one in self.totals.values() if one.of is not None):
+            return set()
+        return handed_on(self.results, handed_on(self.keys, same))
 
     def over(self, columns: Columns, count: int) -> tuple[Columns, int]:
         """A row a group."""
@@ -83,7 +95,7 @@ def grouping(apart: Aggregation) -> Grouping:
 def check_key(kind: DataType) -> None:
     """Of floating numbers several are one group; so are texts that do not have their plain order."""
     if not isinstance(kind, KEYS) and kind != StringType() and kind.simpleString() != WINDOW:
-        raise Unknown(f"groups of {kind}")
+        raise Unknown(f"groups by {kind.simpleString()}")
 
 
 def total(measure: Measure) -> Total:
@@ -91,7 +103,7 @@ def total(measure: Measure) -> Total:
     function = measure.function
     kind, of = named(function), items(function.children())
     if measure.filter is not None or kind not in TOTALS:
-        raise Unknown(f"an aggregate {kind}")
+        raise Unknown(f"the aggregate {kind}" + (" with a filter" if measure.filter is not None else ""))
     return TOTALS[kind](of, type_of(function))
 
 
@@ -104,7 +116,8 @@ def count(of: Sequence[Any], _: DataType) -> Total:
     def there(columns: Columns, rows: int) -> pa.Array:
         return reduce(pc.and_, (pc.is_valid(one(columns, rows)) for one in values)).cast(pa.int64())
 
-    return Total(how="sum", of=there, after=lambda found: found.fill_null(0))
+    each = Made(values=there, of=frozenset().union(*(one.of for one in values)))
+    return Total(how="sum", of=each, after=lambda found: found.fill_null(0))
 
 
 def summed(of: Sequence[Any], kind: DataType) -> Total:
@@ -116,7 +129,7 @@ def summed(of: Sequence[Any], kind: DataType) -> Total:
         return Total(how="sum", of=made(of[0]), ready=bounded)
     if isinstance(given, DoubleType):
         return Total(how="sum", of=made(of[0]))
-    raise Unknown(f"a sum of {given}")
+    raise Unknown(f"a sum of {given.simpleString()}")
 
 
 def bounded(values: pa.Array) -> pa.Array:
@@ -145,7 +158,7 @@ def chosen(how: str, of: Sequence[Any], kind: DataType) -> Total:
     if isinstance(kind, FloatType | DoubleType):
         return Total(how=how, of=made(of[0]), ready=in_order)
     if not isinstance(kind, KEYS) and kind != StringType():
-        raise Unknown(f"the {how} of {kind}")
+        raise Unknown(f"the {how} of {kind.simpleString()}")
     return Total(how=how, of=made(of[0]))
 
 

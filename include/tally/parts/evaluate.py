@@ -7,7 +7,7 @@ Spark, with its own words.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tally.lake import inside_spark
-from tally.lake.inside_spark import items, named
+from tally.lake.inside_spark import items
 from tally.parts.aggregates import Grouping, grouping
 from tally.parts.merge import arrays
-from tally.parts.operations import Columns, Made, Unknown, made, number
+from tally.parts.operations import Columns, Made, Unknown, handed_on, made, number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +28,15 @@ class Filter:
     """A node that keeps some rows."""
 
     keeps: Made
+
+    @property
+    def of(self) -> Set[int]:
+        """The columns that it looks at."""
+        return self.keeps.of
+
+    def hands_on(self, same: Set[int]) -> Set[int]:
+        """As which columns it gives some that are the same, where it makes nothing of them."""
+        return set() if self.keeps.of & same else same
 
     def over(self, columns: Columns, count: int) -> tuple[Columns, int]:
         kept = self.keeps(columns, count)
@@ -39,6 +48,15 @@ class Projection:
     """A node that makes columns."""
 
     makes: Mapping[int, Made]
+
+    @property
+    def of(self) -> Set[int]:
+        """The columns that it looks at."""
+        return frozenset().union(*(one.of for one in self.makes.values()))
+
+    def hands_on(self, same: Set[int]) -> Set[int]:
+        """As which columns it gives some that are the same, where it makes nothing else of them."""
+        return handed_on(self.makes, same)
 
     def over(self, columns: Columns, count: int) -> tuple[Columns, int]:
         return {at: make(columns, count) for at, make in self.makes.items()}, count
@@ -58,23 +76,22 @@ class Evaluation:
     window_groups_alone: bool  # the window of the leaf's rows decides of nothing but the groups
 
     @classmethod
-    def of(cls, out: DataFrame, given: DataFrame) -> Evaluation | None:
-        """The evaluation of `out` over rows as `given` has them; None where only Spark can do it."""
+    def of(cls, out: DataFrame, given: DataFrame) -> Evaluation:
+        """The evaluation of `out` over rows as `given` has them; Unknown where only Spark can do it."""
         leaf, plan = inside_spark.plan_of(given), out._jdf.queryExecution().optimizedPlan()
         try:
-            nodes = list(chain(plan, leaf))[::-1]
-            steps = [step_of(out, node) for node in nodes]
-        except (Unknown, RecursionError):
-            return None
+            steps = [step_of(out, node) for node in chain(plan, leaf)][::-1]
+        except RecursionError:
+            raise Unknown("a function that is so deep") from None
         names = {str(one.name()): number(one) for one in items(leaf.output())}
         output = [number(one) for one in items(plan.output())]
-        used = {at for node in nodes for at in column_ids(node)} | set(output)
+        used = set(output).union(*(step.of for step in steps))
         return cls(
             leaf={name: at for name, at in names.items() if at in used},
             steps=steps,
             output=output,
             schema=to_arrow_schema(out.schema, timezone="UTC"),
-            window_groups_alone="window" in names and only_groups(nodes, names["window"]),
+            window_groups_alone="window" in names and only_groups(steps, names["window"]),
         )
 
     def over(self, rows: pa.Table) -> pa.Table | None:
@@ -94,37 +111,17 @@ def chain(node: Any, leaf: Any) -> Iterator[Any]:
     """The nodes above a leaf, the last one first."""
     while not node.fastEquals(leaf):
         if node.children().size() != 1:  # the optimizer left nothing of the leaf: no row is ever kept
-            raise Unknown(str(node.nodeName()))
+            raise Unknown("a function that keeps no event")
         yield node
         node = node.children().apply(0)
 
 
-def only_groups(nodes: Sequence[Any], column: int) -> bool:
-    """Whether the nodes, from the leaf upwards, only hand a column on, and group by it: once."""
-    same = {column}
-    for node in nodes:
-        kind = str(node.nodeName())
-        if kind == "Filter":
-            if column_ids(node) & same:
-                return False
-            continue
-        made_here = [*items(node.projectList())] if kind == "Project" else [*items(node.aggregateExpressions())]
-        keys = items(node.groupingExpressions()) if kind == "Aggregate" else []
-        if any(column_ids(one) & same and not handed_on(one) for one in [*made_here, *keys]):
-            return False
-        same = {number(one) for one in made_here if column_ids(one) & same}
+def only_groups(steps: Sequence[Step], column: int) -> bool:
+    """Whether the steps, from the leaf upwards, only hand a column on, and group by it: once."""
+    same: Set[int] = {column}
+    for step in steps:
+        same = step.hands_on(same)
     return len(same) == 1
-
-
-def column_ids(one: Any) -> set[int]:
-    """The columns that a node or an expression looks at."""
-    return {number(other) for other in items(one.references().toSeq())}
-
-
-def handed_on(expression: Any) -> bool:
-    """Whether it is a column as it was, under whatever name."""
-    bare = expression.child() if named(expression) == "Alias" else expression
-    return named(bare) == "AttributeReference"
 
 
 def step_of(out: DataFrame, node: Any) -> Step:
@@ -135,4 +132,4 @@ def step_of(out: DataFrame, node: Any) -> Step:
         return Projection(makes={number(one): made(one) for one in items(node.projectList())})
     if kind == "Aggregate":
         return grouping(inside_spark.aggregation(out.sparkSession, node))
-    raise Unknown(kind)
+    raise Unknown(f"the node {kind}")

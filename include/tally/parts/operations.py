@@ -6,7 +6,8 @@ Arrow's or an arithmetic one; as it does where the two would take a value differ
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
 from typing import Any
@@ -35,7 +36,6 @@ from tally.lake.inside_spark import items, named
 
 # The columns at some node of the plan, by the numbers that Spark knows them by.
 Columns = Mapping[int, pa.Array]
-Made = Callable[[Columns, int], pa.Array]  # of so many rows
 Arrays = Sequence[pa.Array]
 MOST_BITS = 63
 # Decimals on their way: of two of Spark's, a sum or a product fits.
@@ -43,7 +43,25 @@ WIDE = 76
 
 
 class Unknown(Exception):
-    """Something in a plan that only Spark evaluates."""
+    """Something that only Spark evaluates; its text says what."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """How values are made, of so many rows; of which columns, and whether they are one of these, as it is."""
+
+    values: Callable[[Columns, int], pa.Array]
+    of: frozenset[int] = frozenset()
+    as_it_is: bool = False
+
+    def __call__(self, columns: Columns, count: int) -> pa.Array:
+        return self.values(columns, count)
+
+
+def handed_on(makes: Mapping[int, Made], same: Set[int]) -> Set[int]:
+    """Which of the columns made here are some that are the same, as they are; none where more is made of these."""
+    looks = {at: one for at, one in makes.items() if one.of & same}
+    return set(looks) if all(one.as_it_is for one in looks.values()) else set()
 
 
 def number(attribute: Any) -> int:
@@ -55,16 +73,21 @@ def made(expression: Any) -> Made:
     kind = named(expression)
     if kind == "AttributeReference":
         at = number(expression)
-        return lambda columns, _: columns[at]
+        return Made(values=lambda columns, _: columns[at], of=frozenset({at}), as_it_is=True)
+    if kind == "Alias":
+        return made(expression.child())
     if kind == "Literal":
         value = literal(expression)
-        return lambda _, count: pa.repeat(value, count)
+        return Made(values=lambda _, count: pa.repeat(value, count))
     if kind not in KNOWN:
-        raise Unknown(kind)
+        raise Unknown(f"the operation {kind}")
     below = items(expression.children())
-    act = KNOWN[kind](expression, [type_of(one) for one in below], type_of(expression))
     inner = [made(one) for one in below]
-    return lambda columns, count: act([one(columns, count) for one in inner])
+    act = KNOWN[kind](expression, [type_of(one) for one in below], type_of(expression))
+    return Made(
+        values=lambda columns, count: act([one(columns, count) for one in inner]),
+        of=frozenset().union(*(one.of for one in inner)),
+    )
 
 
 def type_of(expression: Any) -> DataType:
@@ -85,7 +108,7 @@ def literal(expression: Any) -> pa.Scalar:
         return pa.scalar(text(bytes(value.getBytes())), target)
     if isinstance(kind, DateType | TimestampType):
         return pa.scalar(value, pa.int32() if isinstance(kind, DateType) else pa.int64()).cast(target)
-    raise Unknown(f"a literal of type {kind}")
+    raise Unknown(f"a literal of type {kind.simpleString()}")
 
 
 def text(raw: bytes) -> str:
@@ -158,7 +181,7 @@ def cast(expression: Any, below: Sequence[DataType], kind: DataType) -> Act:
         return lambda values: values[0].cast(pa.decimal256(WIDE, kind.scale)).cast(target)
     if strict and whole and isinstance(kind, IntegralType):
         return lambda values: values[0].cast(target)
-    raise Unknown(f"a cast of {given} to {kind}")
+    raise Unknown(f"a cast of {given.simpleString()} to {kind.simpleString()}")
 
 
 def sum_in_bounds(expression: Any, below: Sequence[DataType], kind: DataType) -> Act:
@@ -172,7 +195,7 @@ def without_point(_: Any, below: Sequence[DataType], __: DataType) -> Act:
     """The digits of a DECIMAL as a whole number: of so few that it is its lower half."""
     (given,) = below
     if not isinstance(given, DecimalType) or given.precision > 18:
-        raise Unknown(f"the digits of {given}")
+        raise Unknown(f"the digits of {given.simpleString()}")
 
     def act(values: Arrays) -> pa.Array:
         halves = np.frombuffer(values[0].buffers()[1], np.int64)
@@ -185,7 +208,7 @@ def without_point(_: Any, below: Sequence[DataType], __: DataType) -> Act:
 def with_point(expression: Any, below: Sequence[DataType], kind: DataType) -> Act:
     """A whole number as the digits of a DECIMAL."""
     if not isinstance(kind, DecimalType) or expression.nullOnOverflow():
-        raise Unknown(f"digits of {kind}")
+        raise Unknown(f"digits of {kind.simpleString()}")
     alike([below[0], LongType()])
     most, target = 10**kind.precision, to_arrow_type(kind, timezone="UTC")
 
@@ -222,7 +245,7 @@ def reckon(checked: Callable[[Any, Any], Any]) -> Operation:
             return exactly(checked, below, kind)
         alike([*below, kind])
         if not isinstance(kind, DoubleType) and not (strict and isinstance(kind, IntegralType)):
-            raise Unknown(f"arithmetic of {kind}")
+            raise Unknown(f"arithmetic of {kind.simpleString()}")
         return lambda given: checked(given[0], given[1])
 
     return known
@@ -232,7 +255,7 @@ def exactly(checked: Callable[[Any, Any], Any], below: Sequence[Any], kind: Any)
     """The same of DECIMALs, in so many digits that none is lost on the way, where none is to be at its end."""
     scales = [one.scale for one in below]
     if kind.scale != (sum(scales) if checked is pc.multiply_checked else max(scales)):
-        raise Unknown(f"arithmetic that rounds to {kind}")
+        raise Unknown(f"arithmetic that rounds to {kind.simpleString()}")
     target = to_arrow_type(kind, timezone="UTC")
     wide = [pa.decimal256(WIDE // 2 - 1, one) for one in scales]
     return lambda given: checked(*(one.cast(to) for one, to in zip(given, wide, strict=True))).cast(target)
@@ -242,7 +265,7 @@ def rest_of(expression: Any, below: Sequence[DataType], kind: DataType) -> Act:
     """What a division of whole numbers leaves, with the sign of what is divided."""
     alike([*below, kind])
     if not isinstance(kind, IntegralType) or str(expression.evalMode().toString()) != "ANSI":
-        raise Unknown(f"a remainder of {kind}")
+        raise Unknown(f"a remainder of {kind.simpleString()}")
     target = to_arrow_type(kind, timezone="UTC")
 
     def act(given: Arrays) -> pa.Array:
@@ -294,7 +317,7 @@ def comparable(kinds: Sequence[DataType]) -> None:
     alike(kinds)
     plain = IntegralType | DecimalType | FloatType | DoubleType | BooleanType | DateType | TimestampType
     if not isinstance(kinds[0], plain) and kinds[0] != StringType():
-        raise Unknown(f"a comparison of {kinds[0]}")
+        raise Unknown(f"a comparison of {kinds[0].simpleString()}")
 
 
 def numbers(values: pa.Array) -> pa.Array:
@@ -315,7 +338,7 @@ def alike(kinds: Sequence[DataType]) -> None:
 
 
 KNOWN: dict[str, Operation] = {
-    "Alias": same, "KnownNotNull": same, "KnownNullable": same, "GetStructField": field_of, "Coalesce": first_there,
+    "KnownNotNull": same, "KnownNullable": same, "GetStructField": field_of, "Coalesce": first_there,
     "If": if_else, "CaseWhen": first_case, "Cast": cast, "CheckOverflowInSum": sum_in_bounds,
     "UnscaledValue": without_point, "MakeDecimal": with_point, "Divide": divide, "Remainder": rest_of,
     "Add": reckon(pc.add_checked), "Subtract": reckon(pc.subtract_checked), "Multiply": reckon(pc.multiply_checked),

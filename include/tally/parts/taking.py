@@ -14,6 +14,7 @@ from tally.parts.aggregates import bounded, grouped, roomy
 from tally.parts.buffers import Add
 from tally.parts.evaluate import Evaluation
 from tally.parts.merge import arrays
+from tally.parts.operations import Unknown
 from tally.parts.split import Split
 
 HOW = {Add.SUM: "sum", Add.MIN: "min", Add.MAX: "max"}
@@ -30,15 +31,15 @@ class Taking:
     how: Mapping[str, str]  # each buffer's way to add up, as Arrow calls it
 
     @classmethod
-    def of(cls, kind: Kind, split: Split, events: DataFrame) -> Taking | None:
-        """The same as `split.parts` of such events; None where only Spark can do it."""
+    def of(cls, kind: Kind, split: Split, events: DataFrame) -> Taking:
+        """The same as `split.parts` of such events; Unknown where only Spark can do it."""
         windows, how = kind.clock_windows, {one.name: HOW[one.add] for one in split.buffers if one.add in HOW}
-        if windows is None or len(how) < len(split.buffers):
-            return None
+        if windows is None:
+            raise Unknown("windows that no clock gives")
+        if len(how) < len(split.buffers):
+            raise Unknown("an aggregate whose parts are not added up value by value")
         given = events.sparkSession.createDataFrame([], kind.bounded([events])[0].schema)
         evaluation = Evaluation.of(split.parts(given), given)
-        if evaluation is None:
-            return None
         return cls(windows=windows, evaluation=evaluation, groups=split.groups, window=split.window, how=how)
 
     def over(self, events: pa.Table) -> pa.Table | None:

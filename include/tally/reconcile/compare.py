@@ -71,6 +71,7 @@ def compare(
     try:
         found = compared(spark, begun, cut, meaning)
     except SparkIsNeeded:  # whoever asks Spark takes a number of its own
+        failpoint("reconcile.before_withdraw")
         runs.withdraw(begun.number)
         raise
     comparison.keep(found)

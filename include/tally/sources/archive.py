@@ -11,6 +11,7 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from tally.base.errors import AnswerIsNo
 from tally.base.settings import settings
@@ -114,7 +115,7 @@ def make_tables(spark: SparkSession, topic: Topic) -> None:
     }
     for where, (shape, skipped_by) in shapes.items():
         check_layout(topic, where)
-        make_table(spark, where, spark.createDataFrame([], shape), properties(skipped_by))
+        make_table(spark, where, StructType.fromDDL(shape), properties(skipped_by))
 
 
 def properties(skipped_by: Any) -> dict[str, str]:

@@ -7,12 +7,15 @@ from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, StructField
 
 from tally.base.duration import millis
 from tally.base.settings import settings
 from tally.catalog.spec import Pipeline, Topic
 from tally.sources.client import spark_options
 from tally.sources.records.decode import decode
+
+DAY = StructField("_date", DateType())  # the partition column of a table of windows
 
 # Fewer, larger fetches: the consumer's defaults (500 records, 1 MiB) cost a third of the read on 2 cores.
 FETCH = {"kafka.max.poll.records": "20000", "kafka.max.partition.fetch.bytes": str(4 << 20)}
@@ -99,5 +102,5 @@ def without_duplicates(events: DataFrame, topic: Topic) -> DataFrame:
 
 
 def partition_date(start: str = "window_start") -> Column:
-    """The partition column of a table of windows."""
+    """What stands there: the day on which a window starts."""
     return F.to_date(start).alias("_date")

@@ -17,12 +17,14 @@ from sqlalchemy.exc import SQLAlchemyError
 from tally.base.errors import TallyError
 from tally.base.settings import settings
 from tally.catalog.load import catalogue
-from tally.catalog.spec import Topic
+from tally.catalog.spec import Pipeline, Topic
 from tally.control import incidents, leases, streams
 from tally.host import driver_files, driver_log, lock
 from tally.lake import memory
 from tally.lake.session import jvm_pid, session
+from tally.parts import Function
 from tally.speed.shared.topic_stream import TopicStream
+from tally.speed.start.ahead import Ahead
 from tally.speed.stream_runner import StreamRunner
 from tally.speed.upkeep.keeper import Keeper
 from tally.speed.writer import Writer
@@ -54,6 +56,7 @@ class Driver:
         self.runners = [StreamRunner(self, pipeline) for pipeline in chosen]
         self.spark: SparkSession | None = None
         self.keeper: Keeper | None = None
+        self.ahead: Ahead | None = None
         self.owns_spark = False  # a session that was there before is neither stopped nor ended by the next driver
         self.stopping = False
         self.has_moved = False
@@ -76,6 +79,7 @@ class Driver:
             self.spark = session(f"tally-stream-{self.app}", memory=settings().stream_memory, extra=READ_SOON)
             self.adopted_by(held)
             self.keeper = Keeper(self.spark)
+            self.ahead = Ahead(self.spark, (one.pipeline for one in self.runners if one.is_wanted))
             try:
                 self.host()
             finally:
@@ -117,6 +121,11 @@ class Driver:
             self.look()
         except Exception as error:
             log.warning("cannot look whether numbers are sealed: %s", error)
+
+    def function(self, pipeline: Pipeline) -> Function:
+        """A pipeline's function, as it is looked at once for all that a start asks of it."""
+        assert self.ahead is not None
+        return self.ahead.of(pipeline)
 
     def topic_stream(self, topic: Topic) -> TopicStream:
         """The stream of a topic that pipelines share; a new one where there is none, or it is over."""
@@ -191,6 +200,8 @@ class Driver:
             runner.let_go()
         for stream in self.topics.values():
             stream.tend()
+        if self.ahead is not None:
+            self.ahead.close()
         if self.keeper is not None:
             self.keeper.close()
         for stream in self.topics.values():

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import LongType, StructField, StructType
 
 from tally.base.failpoints import failpoint
 from tally.base.settings import settings
@@ -18,7 +18,7 @@ from tally.kinds import kind_of
 from tally.lake import tables
 from tally.lake.inside_delta import forget
 from tally.sources import kafka
-from tally.sources.frames import partition_date, stream_frames
+from tally.sources.frames import DAY, stream_frames
 from tally.speed import commit
 from tally.speed.start import agreement, torn_files
 from tally.speed.start.generation import empty_table, put_broken_table_aside
@@ -38,31 +38,29 @@ class Ready:
     target: commit.Target
 
 
-def prepare(spark: SparkSession, pipeline: Pipeline, lease: leases.Lease) -> Ready:
+def prepare(definition: Definition, lease: leases.Lease) -> Ready:
     """Put in order what a query needs to begin; raises where checkpoint, ledger, table and topics do not agree."""
-    healed = torn_files.heal(pipeline)
-    stored = agreement.ensure(pipeline)
-    remember_topics(pipeline)
-    check_definition(Definition(spark, pipeline), stored)
-    rows = declared_rows(spark, pipeline)
-    leave_harmed_log(spark, stored, healed)
-    prepare_table(spark, pipeline, rows, lease)
-    leave_older_generations(spark, stored)
-    target = commit.Target(spark=spark, pipeline=pipeline, generation=stored.generation, lease=lease)
+    stored, target = prepared(definition, lease)
+    rows = declared_rows(definition.spark, definition.pipeline)
     return Ready(rows=rows, stored=stored, target=target)
 
 
 def prepare_shared(definition: Definition, lease: leases.Lease) -> commit.Target:
     """The same for one that shares its topic's stream: its table, and what is written to it."""
+    return prepared(definition, lease)[1]
+
+
+def prepared(definition: Definition, lease: leases.Lease) -> tuple[StoredState, commit.Target]:
+    """What is stored of a stream, in order, and where its micro-batches go."""
     spark, pipeline = definition.spark, definition.pipeline
     healed = torn_files.heal(pipeline)
     stored = agreement.ensure(pipeline)
     remember_topics(pipeline)
     check_definition(definition, stored)
     leave_harmed_log(spark, stored, healed)
-    prepare_table(spark, pipeline, definition.rows, lease)
+    prepare_table(spark, pipeline, definition.rows.schema, lease)
     leave_older_generations(spark, stored)
-    return commit.Target(spark=spark, pipeline=pipeline, generation=stored.generation, lease=lease)
+    return stored, commit.Target(spark=spark, pipeline=pipeline, generation=stored.generation, lease=lease)
 
 
 def remember_topics(pipeline: Pipeline) -> None:
@@ -89,15 +87,14 @@ def leave_harmed_log(spark: SparkSession, stored: StoredState, healed: Sequence[
         forget(spark, commit.path(stored.pipeline))
 
 
-def prepare_table(spark: SparkSession, pipeline: Pipeline, rows: DataFrame, lease: leases.Lease) -> None:
+def prepare_table(spark: SparkSession, pipeline: Pipeline, rows: StructType, lease: leases.Lease) -> None:
     """Have the speed table with its columns, and the ledger complete, before the first micro-batch.
 
     Where the last writer is silent and not known to be gone, the table's properties are changed first: Delta then
     refuses what that one may be about to commit.
     """
     failpoint("speed.before_table")
-    shape = spark.createDataFrame([], rows.schema)
-    shape = shape.withColumns({"_batch": F.lit(0).cast("bigint"), "_date": partition_date()})
+    shape = StructType([*rows.fields, StructField("_batch", LongType()), DAY])
     tables.make_table(spark, commit.path(pipeline), shape, short_log.PROPERTIES)
     fence = {} if lease.sure else {"tally.epoch": str(lease.epoch)}
     tables.set_properties(spark, commit.path(pipeline), short_log.PROPERTIES | fence)

@@ -12,15 +12,15 @@ from tally.base.errors import TallyError
 from tally.base.failpoints import failpoint
 from tally.catalog.load import catalogue
 from tally.catalog.spec import Pipeline, Topic
-from tally.checks.definition import Definition
 from tally.control import incidents, leases, ledger, streams
 from tally.control.store import now_ms
 from tally.host import lock
+from tally.parts import Function
 from tally.speed import commit
 from tally.speed import query as queries
 from tally.speed.refusal import as_refusal, diagnosed, with_name
 from tally.speed.running_query import RunningQuery
-from tally.speed.shared.path import sharing
+from tally.speed.shared.path import is_shared
 from tally.speed.shared.topic_stream import TopicStream
 from tally.speed.tries import FAULTS, Tries, report
 from tally.speed.upkeep.keeper import Keeper
@@ -41,6 +41,8 @@ class Host(Protocol):
     def adopted_by(self, held: lock.Lock) -> None: ...
 
     def topic_stream(self, topic: Topic) -> TopicStream: ...
+
+    def function(self, pipeline: Pipeline) -> Function: ...
 
 
 class StreamRunner:
@@ -80,6 +82,11 @@ class StreamRunner:
             self.rest(wish["state"])
         else:
             self.look_after(self.running)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is to run now."""
+        return bool(streams.wanted(self.pipeline.name)["state"] == "running")
 
     def begin_anew(self, restarts: int) -> bool:
         """A person wished for a restart: as if the driver had just begun, with the definition as it is now.
@@ -150,12 +157,12 @@ class StreamRunner:
         keeper, lease = self.driver.keeper, self.writer.lease
         assert keeper is not None and lease is not None
         self.proven = False
-        definition = Definition(keeper.spark, self.pipeline)
-        if (split := sharing(definition)) is not None:
-            target = queries.prepare_shared(definition, lease)
-            member = self.driver.topic_stream(self.pipeline.reads[0]).join(target, split, self.applied)
+        function = self.driver.function(self.pipeline)
+        if is_shared(function):
+            target = queries.prepare_shared(function.definition, lease)
+            member = self.driver.topic_stream(self.pipeline.reads[0]).join(target, function, self.applied)
             return RunningQuery(member, self.pipeline, keeper.spark)
-        ready = queries.prepare(keeper.spark, self.pipeline, lease)
+        ready = queries.prepare(function.definition, lease)
         sink = self.sink(keeper, ready.target)
         query = queries.begin(ready, sink, until_caught_up=self.driver.until_caught_up)
         return RunningQuery(query, self.pipeline, keeper.spark)

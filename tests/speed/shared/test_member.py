@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
-from parts.declared import EVENTS, of, split_of
+from parts.declared import EVENTS, of
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -19,7 +19,7 @@ from tally.base.errors import NotAgain
 from tally.catalog.spec import Pipeline
 from tally.control.leases import Lease
 from tally.kinds import kind_of
-from tally.parts import Evaluation, Split
+from tally.parts import Evaluation, Function, Split
 from tally.speed import commit
 from tally.speed.checkpoint import Planned
 from tally.speed.commit import Target
@@ -76,7 +76,7 @@ def newest_and_direct(
     lease = Lease(name="speed/p/v1", epoch=1, sure=True)
     target = Target(spark=spark, pipeline=declared, generation=1, lease=lease)
     reading = Reading(spark, EVENTS)
-    one = Member(Alone(), target, split_of(spark, declared), lambda _: None, reading.shape)
+    one = Member(Alone(), target, Function(spark, declared), lambda _: None, reading.shape)
     plan = Planned(batch=0, ranges={}, late_watermark=0, watermark=0)
     for batch in batches:
         totals = one.totals(judged(reading, frame_of(spark, batch), len(batch), here=here), 0, lambda: spark)
@@ -161,7 +161,7 @@ def test_more_open_groups_than_the_driver_has_room_for_end_its_part_and_say_the_
     assert [rows.num_rows for rows in written] == [2, 1], "what was taken is in the table"
     lease = Lease(name="speed/p/v1", epoch=1, sure=True)
     target, reading = Target(spark=spark, pipeline=declared, generation=1, lease=lease), Reading(spark, EVENTS)
-    one = Member(Alone(), target, split_of(spark, declared), lambda _: None, reading.shape)
+    one = Member(Alone(), target, Function(spark, declared), lambda _: None, reading.shape)
     found = judged(reading, frame_of(spark, [event(1), event(2), event(61)]), 3, here=True)
     with pytest.raises(NotAgain):
         one.restore([one.totals(found, 0, lambda: spark)], 0)
@@ -171,7 +171,7 @@ def test_it_gets_on_as_the_stream_does_that_it_is_part_of(spark: SparkSession, w
     declared, stream = of(counted("window", "zone")), Alone()
     target = Target(spark=spark, pipeline=declared, generation=1, lease=Lease(name="speed/p/v1", epoch=1, sure=True))
     shape = Reading(spark, EVENTS).shape
-    one = Member(stream, target, split_of(spark, declared), lambda _: None, shape)
+    one = Member(stream, target, Function(spark, declared), lambda _: None, shape)
     assert (one.waits, one.stuck, one.calm) == (False, False, False)
     stream.motion = SimpleNamespace(waits=True, stuck=False)
     assert (one.waits, one.stuck, one.calm) == (True, False, False)
@@ -186,7 +186,7 @@ def test_it_gets_on_as_the_stream_does_that_it_is_part_of(spark: SparkSession, w
 def test_a_part_in_a_stream_is_looked_at_with_the_stream(spark: SparkSession, written: list[pa.Table]) -> None:
     declared = of(counted("window", "zone"))
     target = Target(spark=spark, pipeline=declared, generation=1, lease=Lease(name="speed/p/v1", epoch=1, sure=True))
-    one = Member(Alone(), target, split_of(spark, declared), lambda _: None, Reading(spark, EVENTS).shape)
+    one = Member(Alone(), target, Function(spark, declared), lambda _: None, Reading(spark, EVENTS).shape)
     running = RunningQuery(one, declared, spark)
     running.update()
     assert running.motion is one and running.stuck() is None

@@ -84,9 +84,7 @@ class World:
         return found
 
     def taking(self, one: Pipeline) -> Taking:
-        found = Taking.of(kind_of(one), self.split(one), self.reading.shape)
-        assert found is not None
-        return found
+        return Taking.of(kind_of(one), self.split(one), self.reading.shape)
 
     def passed(self, *pipelines: Pipeline) -> Passed | None:
         takings = {(one.name, "v"): self.taking(one) for one in pipelines}

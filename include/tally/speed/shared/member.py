@@ -23,7 +23,7 @@ from tally.control import shares
 from tally.control.ledger import MicroBatch
 from tally.kinds import kind_of
 from tally.lake.inside_spark import Template
-from tally.parts import Evaluation, Split, Taking, merged
+from tally.parts import Function, merged
 from tally.speed import checkpoint, commit
 from tally.speed.progress import CALM_SECONDS, Motion
 from tally.speed.shared.events import Judged
@@ -51,12 +51,12 @@ class Stream(Protocol):
 class Member:
     """A pipeline's part in a topic's stream; for whoever watches it, a running query like any other."""
 
-    def __init__(self, stream: Stream, target: commit.Target, split: Split, applied: Applied, shape: DataFrame) -> None:
-        self.stream, self.target, self.split, self.applied = stream, target, split, applied
-        kind, spark = kind_of(target.pipeline), shape.sparkSession
-        self.shape, self.none = shape, spark.createDataFrame([], split.schema)
-        self.finished = kind.flattened(split.finished(self.none))
-        self.taking_here, self.finishing_here = Taking.of(kind, split, shape), Evaluation.of(self.finished, self.none)
+    def __init__(
+        self, stream: Stream, target: commit.Target, function: Function, applied: Applied, shape: DataFrame
+    ) -> None:
+        self.stream, self.target, self.applied = stream, target, applied
+        self.split, self.here, self.shape = function.split, function.here, shape
+        split = self.split
         self.schema = to_arrow_schema(split.schema, timezone="UTC")
         self.open = OpenWindows(split.groups, split.window)
         self.table = DeltaTable(commit.path(target.pipeline))
@@ -86,7 +86,7 @@ class Member:
 
     @cached_property
     def finishing(self) -> Template:
-        return Template.of(self.finished, self.none)
+        return Template.of(self.here.finished, self.here.none)
 
     @property
     def pipeline(self) -> Pipeline:
@@ -111,12 +111,12 @@ class Member:
 
     def parts_here(self, found: Judged) -> pa.Table | None:
         """The parts of a micro-batch's events without Spark; None where they are Spark's to make."""
-        if self.taking_here is None:
+        if self.here.taking is None:
             return None
         if (pieces := found.parts.get(self.place)) is not None:
-            made = self.taking_here.together(pieces) if pieces else self.schema.empty_table()
+            made = self.here.taking.together(pieces) if pieces else self.schema.empty_table()
         else:
-            made = self.taking_here.over(found.events) if found.events is not None else None
+            made = self.here.taking.over(found.events) if found.events is not None else None
         return None if made is None else made.cast(self.schema)
 
     def totals_of(self, frame: DataFrame) -> pa.Table:
@@ -142,7 +142,7 @@ class Member:
 
     def take(self, spark: SparkSession, totals: pa.Table, plan: checkpoint.Planned, watermark: int) -> None:
         """Hold these totals, and append the rows of their groups to the pipeline's table."""
-        rows = self.finishing_here.over(totals) if self.finishing_here is not None else None
+        rows = self.here.finishing.over(totals) if self.here.finishing is not None else None
         if rows is None:
             rows = self.finishing.on(self.finishing.leaf(self.frame(spark, totals)), spark).toArrow()
         self.applied(commit.append_arrow(rows, replace(plan, since=self.since or 0), self.target, self.table))

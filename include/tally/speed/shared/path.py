@@ -7,30 +7,29 @@ from pathlib import Path
 from tally.base.errors import AnswerIsNo
 from tally.base.settings import settings
 from tally.catalog.spec import Pipeline
-from tally.checks.definition import Definition
 from tally.control import ledger
-from tally.parts import Split, in_two
+from tally.parts import Function, Split
 from tally.speed import checkpoint
 
 
-def sharing(definition: Definition) -> Split | None:
-    """The pipeline's function in two where its stream is shared; None where it has a query of its own."""
-    pipeline = definition.pipeline
+def is_shared(function: Function) -> bool:
+    """Whether the pipeline takes part in its topic's stream; else it has a query of its own."""
+    pipeline = function.pipeline
     generation = checkpoint.generation(pipeline.name, pipeline.version)
     own = Path(checkpoint.folder(pipeline.name, pipeline.version, generation))
     chosen = checkpoint.shared_topic(str(own))
     if chosen is None and not begins_shared(pipeline, own):
-        return None
-    found = in_two(definition)
+        return False
+    found = function.in_two
     if isinstance(found, Split):
         if chosen is None:
             own.mkdir(parents=True, exist_ok=True)
             draft = own / ".shared"
             draft.write_text(pipeline.reads[0].name)
             draft.rename(own / checkpoint.SHARED)
-        return found
+        return True
     if chosen is None:
-        return None
+        return False
     raise AnswerIsNo(
         f"its stream was begun as a part of its topic's, but {found.reason}",
         pipeline=pipeline.name,

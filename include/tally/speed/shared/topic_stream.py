@@ -27,7 +27,7 @@ from tally.control import leases, ledger, streams
 from tally.control.ledger import NEAR, Ranges
 from tally.control.shares import GENERATION, stream_of
 from tally.control.store import now_ms
-from tally.parts import Split
+from tally.parts import Function
 from tally.sources import kafka
 from tally.speed import checkpoint, commit
 from tally.speed.progress import Gain, Motion
@@ -105,10 +105,10 @@ class TopicStream:
 
     # Who takes part.
 
-    def join(self, target: commit.Target, split: Split, applied: Applied) -> Member:
+    def join(self, target: commit.Target, function: Function, applied: Applied) -> Member:
         """Let a pipeline take part; what it has missed it takes first, beside the others where that is much."""
         self.journal.check(target, self.topic.name)
-        member = Member(self, target, split, applied, self.reading.shape)
+        member = Member(self, target, function, applied, self.reading.shape)
         with self.turn:
             if self.until_caught_up or self.missed.count(member) <= FEW:
                 self.let_in(member)
@@ -260,7 +260,7 @@ class TopicStream:
     @contextmanager
     def judged(self, ranges: Bounds, batch: int, clock: Clock, members: Sequence[Member]) -> Iterator[Judged]:
         """A micro-batch's events; many are taken as they are read, where all pipelines can and nobody is suspected."""
-        takings = {one.place: one.taking_here for one in members if one.taking_here is not None}
+        takings = {one.place: one.here.taking for one in members if one.here.taking is not None}
         if are_few(offsets(ranges)) or len(takings) < len(members) or any(map(self.journal.suspects, takings)):
             takings = {}
         with ExitStack() as opened:

@@ -6,6 +6,7 @@ Only the stream's own driver calls this (see keeper), so the table keeps its one
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from datetime import date, timedelta
 from itertools import islice
 
@@ -38,8 +39,11 @@ def newest_rows(rows: DataFrame, pipeline: Pipeline) -> DataFrame:
     return newest.select(*keys, *(F.col(f"_row.{name}").alias(name) for name in others)).select(*rows.columns)
 
 
-def fold(spark: SparkSession, pipeline: Pipeline) -> list[date]:
-    """Rewrite the days of many files with their newest rows only, in one commit; doing so again changes nothing."""
+def fold(spark: SparkSession, pipeline: Pipeline, still_mine: Callable[[], None]) -> list[date]:
+    """Rewrite the days of many files with their newest rows only, in one commit; doing so again changes nothing.
+
+    `still_mine` raises where the table is another's to write.
+    """
     where = commit.path(pipeline)
     days = crowded_days(where)
     if not days:
@@ -47,6 +51,7 @@ def fold(spark: SparkSession, pipeline: Pipeline) -> list[date]:
     chosen = F.col("_date").isin(days)
     rows = newest_rows(spark.read.format("delta").load(where).where(chosen), pipeline).coalesce(1)
     failpoint("speed.before_fold")
+    still_mine()
     replace_days(rows, where, days, delta.words("fold", days=[str(day) for day in days]), same_data=True)
     failpoint("speed.after_fold")
     return days
@@ -67,8 +72,11 @@ def crowded_days(where: str) -> list[date]:
     return sorted(day for day, files in counts.items() if files >= FILES_WORTH_A_FOLD)[-MOST_DAYS:]
 
 
-def trim(spark: SparkSession, pipeline: Pipeline) -> int:
-    """Delete whole days whose every judged slot was sealed longer ago than the setting; the number of days."""
+def trim(spark: SparkSession, pipeline: Pipeline, still_mine: Callable[[], None]) -> int:
+    """Delete whole days whose every judged slot was sealed longer ago than the setting; the number of days.
+
+    `still_mine` raises where the table is another's to write.
+    """
     where = commit.path(pipeline)
     table = delta.table(where)
     if table is None:
@@ -77,8 +85,10 @@ def trim(spark: SparkSession, pipeline: Pipeline) -> int:
     old = [day for day in days_of(table) if (day - date(1970, 1, 1)) / timedelta(milliseconds=1) < before]
     gone = list(islice((day for day in old if whole_day_sealed(spark, pipeline, day, before)), MOST_DAYS))
     if gone:
+        still_mine()
         ledger_table.will_trim(spark, pipeline, gone)
         failpoint("speed.before_trim")
+        still_mine()
         nothing = spark.read.format("delta").load(where).where("false")
         words = delta.words("trim", days=[str(day) for day in gone])
         replace_days(nothing, where, gone, words, same_data=False)

@@ -7,6 +7,7 @@ not conflict: the fold changes no data, the append reads none.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from pyspark.sql import SparkSession
@@ -65,13 +66,13 @@ class Keeper:
         self.pool.shutdown(cancel_futures=True)
 
     def tidy(self, pipeline: Pipeline, lease: leases.Lease) -> None:
-        leases.check(lease)
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", "keeper")
-        tidy(self.spark, pipeline)
+        tidy(self.spark, pipeline, lambda: leases.check(lease))
 
 
-def tidy(spark: SparkSession, pipeline: Pipeline) -> None:
-    """All of it, for one pipeline; doing so again changes nothing."""
+def tidy(spark: SparkSession, pipeline: Pipeline, still_mine: Callable[[], None]) -> None:
+    """All of it, for one pipeline; doing so again changes nothing. Before each commit the lease is asked for."""
+    still_mine()
     stream = ledger_table.stream_of(pipeline)
     told = kept_ledger.newest(stream)
     uncopied = ledger.after(stream.name, stream.version, told.generation, told.batch, limit=1)
@@ -79,8 +80,9 @@ def tidy(spark: SparkSession, pipeline: Pipeline) -> None:
         ledger_table.keep(spark, stream)
     short_log.shorten(commit.path(pipeline))
     with tables.alone(commit.path(pipeline)):
-        fold(spark, pipeline)
-        trim(spark, pipeline)
+        fold(spark, pipeline, still_mine)
+        trim(spark, pipeline, still_mine)
+    still_mine()
     vacuum_when_due(spark, pipeline)
 
 
