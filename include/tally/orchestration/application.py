@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +18,7 @@ from tally.base.settings import REPO, Settings, settings
 from tally.host.answer import HEAP_IS_FULL, Answer, awaited
 from tally.host.process import write_whole
 from tally.lake import memory
-from tally.lake.session import spark_conf, spark_home
+from tally.lake.session import python, spark_conf, spark_home
 
 CONNECTION = "spark_default"
 # Spark tells of each block and jar it touches; the task's log is for what the job itself says, and for errors.
@@ -53,9 +52,7 @@ class SparkApplication(SparkSubmitOperator):  # type: ignore[misc]
             return
         if chosen is None:
             os.environ[f"AIRFLOW_CONN_{CONNECTION.upper()}"] = connection(run)
-        os.environ.update(
-            SPARK_HOME=str(spark_home()), PYSPARK_PYTHON=sys.executable, PYSPARK_DRIVER_PYTHON=sys.executable
-        )
+        os.environ.update(python(), SPARK_HOME=str(spark_home()))
         if run.spark_master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         self.application_args = arguments
