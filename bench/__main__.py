@@ -11,6 +11,7 @@ from bench import (
     agreeing,
     archive,
     catching_up,
+    copies,
     decode,
     differing,
     first_pass,
@@ -41,6 +42,7 @@ MEASUREMENTS = {
     "freshness": freshness.measure,
     "many": many.measure,
     "catching_up": catching_up.measure,
+    "copies": copies.measure,
     "log": log.measure,
     "haul": haul.measure,
     "archive": archive.measure,
@@ -72,6 +74,8 @@ def main() -> int:
     parser.add_argument("--many-seconds", type=float, default=90.0, help="how long they are looked at, once warm")
     parser.add_argument("--open-groups", default="1000,10000,100000,1000000", help="numbers of open groups, by commas")
     parser.add_argument("--bids", type=int, default=200_000, help="events that a stream catches up on")
+    parser.add_argument("--drained", type=int, default=2_000_000, help="rides that are drained, some of them twice")
+    parser.add_argument("--topics", default="plain,ids,same,other", help="what lies on their topics, by commas")
     parser.add_argument("--ways", default="own,shared", help="own, shared; of many: flink")
     parser.add_argument(
         "--entries", type=int, default=172_800, help="entries of the long log: two days of a second each"

@@ -194,11 +194,12 @@ class Haul:
         now = T0 + batch * 1000
         brought = pa.table({"_id": pa.array(range(batch * EVENTS, (batch + 1) * EVENTS), pa.int64()),
                             "_time": pa.array([now * 1000] * EVENTS, pa.int64())})  # fmt: skip
+        taken = self.as_taken(Taken, batch, now)
+        brought = self.ids.lasting(brought, taken.clock.watermark)
         totals = {("", "ids"): brought}
         for part in self.parts:
             with self.journal.running(part.place, batch):
                 totals[part.place] = with_held(part.open, made_up(batch, now))
-        taken = self.as_taken(Taken, batch, now)
         self.inbox.take(taken, totals)
         self.ids.put(brought)
         self.ids.forget(taken.clock.watermark)

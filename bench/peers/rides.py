@@ -40,8 +40,11 @@ def rides(count: int) -> Iterator[dict[str, np.ndarray]]:
         yield {name: values[: count - start] for name, values in made.items()}
 
 
-def produce(bootstrap: str, topic: str, count: int) -> None:
-    """Make the topic, and send the rides to it; returns once the broker has them all."""
+def produce(bootstrap: str, topic: str, count: int, *, copies: int | None = None) -> None:
+    """Make the topic, and send the rides to it; returns once the broker has them all.
+
+    One in a hundred is sent twice where `copies` says to which partition: so many further.
+    """
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -66,20 +69,25 @@ def produce(bootstrap: str, topic: str, count: int) -> None:
                 f'"amount": {cents / 100}, "ts": {ts}}}'
             )
             producer.produce(topic, value, partition=partition)
+            if copies is not None and ride % 100 == 0:
+                producer.produce(topic, value, partition=(partition + copies) % PARTITIONS)
         if producer.flush(120):
             raise SystemExit(f"the broker took not all of {topic}")
 
 
-def truth(count: int, key: str, folder: Path) -> Path:
-    """A Parquet file of what each window and key must hold; `late` of its rides came when it was over for everyone."""
-    file = folder / f"truth-{count}-{key}.parquet"
+def truth(count: int, key: str, folder: Path, *, ids: bool = False) -> Path:
+    """A Parquet file of what each window and key must hold; `late` of its rides came when it was over for everyone.
+
+    Where `ids` are told apart, a ride is late itself, whatever its window.
+    """
+    file = folder / f"truth-{count}-{key}{'-ids' if ids else ''}.parquet"
     if not file.exists():
         parts = list(rides(count))
         ts = np.concatenate([part["ts"] for part in parts])
         columns = {name: np.concatenate([part[name] for part in parts]) for name in (key, "cents")}
         start = ts // MINUTE * MINUTE
         newest = np.maximum.accumulate(ts)
-        late = start + MINUTE + LATENESS <= newest[np.minimum(np.arange(count) + AHEAD, count - 1)]
+        late = (ts if ids else start + MINUTE) + LATENESS <= newest[np.minimum(np.arange(count) + AHEAD, count - 1)]
         made = pa.table({"w": start, "k": columns[key], "cents": columns["cents"], "late": late})  # noqa: F841
         duckdb.sql(
             "COPY (SELECT w, k, count(*) AS n, sum(cents) / 100 AS amount, count(*) FILTER (WHERE late) AS late "

@@ -20,7 +20,7 @@ from tally.base.settings import REPO
 TOPICS = """
 from tally import topic
 
-rides = topic("{topic}", schema="{schema}", event_time="ts", lateness="10 minutes", partitions={partitions})
+rides = topic("{topic}", schema="{schema}", event_time="ts", lateness="10 minutes", partitions={partitions}{also})
 """
 PIPELINE = '''
 from pyspark.sql import functions as F
@@ -41,6 +41,7 @@ class Tally:
     """`tally stream --until-caught-up` in a home of its own."""
 
     shared: bool
+    ids: bool = False  # of a topic whose rides are each taken once
 
     @property
     def name(self) -> str:
@@ -49,7 +50,9 @@ class Tally:
     def drain(self, work: Work) -> Command:
         catalogue, home = work.folder / "catalogue", work.folder / "home"
         (catalogue / "pipelines").mkdir(parents=True)
-        (catalogue / "topics.py").write_text(TOPICS.format(topic=work.topic, schema=SCHEMA, partitions=PARTITIONS))
+        also = ', unique="ride_id"' if self.ids else ""
+        topics = TOPICS.format(topic=work.topic, schema=SCHEMA, partitions=PARTITIONS, also=also)
+        (catalogue / "topics.py").write_text(topics)
         (catalogue / "pipelines" / "trips.py").write_text(PIPELINE.format(key=work.key))
         env = {
             "TALLY_HOME": str(home),

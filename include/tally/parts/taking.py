@@ -42,9 +42,14 @@ class Taking:
         evaluation = Evaluation.of(split.parts(given), given)
         return cls(windows=windows, evaluation=evaluation, groups=split.groups, window=split.window, how=how)
 
+    @property
+    def columns(self) -> list[str]:
+        """Of the events, those that it looks at."""
+        return [name for name in dict.fromkeys([*self.evaluation.leaf, self.windows.time]) if name != "window"]
+
     def over(self, events: pa.Table) -> pa.Table | None:
         """The parts of these events, one a group; None where that is Spark's to say."""
-        used = events.select(list(dict.fromkeys([*(set(self.evaluation.leaf) - {"window"}), self.windows.time])))
+        used = events.select(self.columns)
         try:
             if not self.in_panes:
                 return self.evaluation.over(self.windows.over(used))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
+from tally.speed.shared import ids as shared_ids
+from tally.speed.shared.hashes import hashes
 from tally.speed.shared.ids import Ids
 
 MINUTE = 60_000
@@ -68,9 +71,9 @@ def test_what_is_over_is_forgotten() -> None:
     ids = Ids(LATENESS)
     ids.put(events((0, 0, 7, 10 * MINUTE), (0, 1, 8, 20 * MINUTE)).select(["_id", "_time"]))
     ids.forget(12 * MINUTE - 1)
-    assert set(ids.times) == {7, 8}
+    assert sorted(ids.held()["_id"].to_pylist()) == [7, 8]
     ids.forget(20 * MINUTE)
-    assert ids.times == {8: (20 * MINUTE * 1000,)}
+    assert ids.held().to_pylist() == [{"_id": 8, "_time": 20 * MINUTE * 1000}]
 
 
 @pytest.mark.parametrize(
@@ -85,13 +88,20 @@ def test_all_that_is_held_can_be_restored(kind: pa.DataType) -> None:
     )
     ids.put(pa.table({"_id": values, "_time": [5, 6]}))
     again.restore([ids.held()], 0)
-    assert again.times == ids.times and len(again.times) == 2
+    assert {row["_id"]: row["_time"] for row in again.held().to_pylist()} == dict(
+        zip(values.to_pylist(), [5, 6], strict=True)
+    )
     assert again.held() == ids.held() and again.held().schema.field("_id").type == kind
 
 
+@pytest.mark.parametrize("alike", [False, True], ids=["", "all hashes are the same"])
 @pytest.mark.parametrize("seed", range(20))
-def test_the_same_is_left_out_whatever_is_forgotten_and_restored(seed: int) -> None:
+def test_the_same_is_left_out_whatever_is_forgotten_and_restored(
+    seed: int, alike: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Against the rule as it is said, over all copies; the watermark lags as it likes, and never falls."""
+    if alike:
+        monkeypatch.setattr(shared_ids, "hashes", lambda ids: np.zeros(len(ids), np.uint64))
     rng = random.Random(seed)
     ids, watermark, offset, read = Ids(LATENESS), 0, 0, list[tuple[object, int]]()
     for _ in range(30):
@@ -110,6 +120,21 @@ def test_the_same_is_left_out_whatever_is_forgotten_and_restored(seed: int) -> N
         assert left_out(ids, events(*rows), watermark) == expected
         watermark += rng.choice([0, 0, 1, MINUTE // 2, 3 * MINUTE])
         ids.forget(watermark)
+        assert ids.lasting(ids.held(), watermark).num_rows == sum(at > watermark - LATENESS for _, at in read)
         if rng.random() < 0.2:
             kept, ids = ids.held(), Ids(LATENESS)
             ids.restore([kept], watermark)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (pa.array([0, -1, 127], pa.int8()), pa.array([0, -1, 127], pa.int64())),
+        (pa.array(["", "a", "\u00e9" * 20]), pa.array(["", "a", "\u00e9" * 20], pa.large_string())),
+        (pa.array(["1.5", "0"]).cast(pa.decimal128(4, 1)), pa.array(["1.50", "0.00"]).cast(pa.decimal128(30, 2))),
+    ],
+    ids=["whole numbers", "text", "decimals"],
+)
+def test_equal_ids_have_equal_hashes_whatever_their_types(one: pa.Array, other: pa.Array) -> None:
+    some, others = (hashes(pa.chunked_array([ids])) for ids in (one, other))
+    assert some.dtype == np.uint64 and some.tolist() == others.tolist() and len(set(some.tolist())) == len(one)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -105,17 +106,10 @@ def identified(events: DataFrame, topic: Topic) -> pa.Table:
     ).toArrow()
 
 
-def identified_here(events: pa.Table, topic: Topic) -> pa.Table:
-    """The same of events in this process."""
-    assert topic.unique
-    return pa.table(
-        {
-            **{name: events[name] for name in PLACE},
-            "_id": events[topic.unique],
-            "_time": events[topic.event_time].cast(pa.int64()),
-            "_arrived": in_millis(events["_broker_time"]),
-        }
-    )
+def identified_here(events: pa.Table, unique: str, time: str) -> pa.Table:
+    """The same of events in this process, but for when they arrived."""
+    places = {name: events[name] for name in PLACE}
+    return pa.table({**places, "_id": events[unique], "_time": events[time].cast(pa.int64())})
 
 
 def without(events: DataFrame, places: pa.Table) -> DataFrame:
@@ -128,11 +122,17 @@ def without(events: DataFrame, places: pa.Table) -> DataFrame:
 
 def without_here(events: pa.Table, places: pa.Table) -> pa.Table:
     """The same of events in this process."""
-    if not places.num_rows:
-        return events
-    out = set(zip(*(places[name].to_pylist() for name in PLACE), strict=True))
-    kept = [place not in out for place in zip(*(events[name].to_pylist() for name in PLACE), strict=True)]
-    return events.filter(pa.array(kept, pa.bool_()))
+    return events.filter(pa.array(~at_places(events, places))) if places.num_rows else events
+
+
+def at_places(events: pa.Table, places: pa.Table) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which of the events are at these places."""
+    (partitions, offsets), (where, these) = ([one[name].to_numpy() for name in PLACE] for one in (events, places))
+    found = np.zeros(len(offsets), np.bool_)
+    for partition in np.unique(where):
+        mine = partitions == partition
+        found[mine] = np.isin(offsets[mine], these[where == partition])
+    return found
 
 
 def remembered(found: pa.Table, span: Span) -> pa.Table:

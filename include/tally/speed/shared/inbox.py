@@ -181,7 +181,7 @@ def packed(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def unpacked(data: bytes) -> pa.Table:
+def unpacked(data: bytes | pa.Buffer) -> pa.Table:
     with pa.ipc.open_stream(data) as stream:
         return stream.read_all()
 

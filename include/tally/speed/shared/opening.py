@@ -50,6 +50,6 @@ class Opening:
         reached = {int(partition): offset for partition, offset in begin.items()} | dict(self.reached)
         with suppress(TallyError):  # a Kafka that does not answer now is asked again, by the source
             waiting = sum(end - reached.get(p, 0) for p, end in kafka.end_offsets(self.topic.name).items())
-            if not self.topic.unique and not are_few(waiting):
+            if not are_few(waiting):
                 one_pass.wake(self.spark)
         return ranges

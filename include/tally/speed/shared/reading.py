@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pickle import PicklingError
 from typing import Any
 
@@ -46,6 +46,7 @@ from tally.speed.shared.events import (
 )
 from tally.speed.shared.ids import Ids
 from tally.speed.shared.one_pass import OnePass, Passed
+from tally.speed.shared.telling import Telling
 
 log = logging.getLogger(__name__)
 # Over 700 rows a plan is as fast when it is not compiled; where that ends was not measured.
@@ -74,6 +75,7 @@ class Reading:
         self.together = False  # the last records were read by Python's workers, so they are there
         self.valid_here = Valid.of(topic)  # None: what its records are is Spark's to say
         self.rest = 0  # so many more large micro-batches that are not tried in one pass
+        self.telling = Telling(topic, self.unsure)
 
     # What Spark's plans alone need is made when the first of them is.
 
@@ -129,10 +131,14 @@ class Reading:
             count = offsets(ranges)
             if are_few(count) and (events := self.read_here(ranges)) is not None:
                 yield self.judged_here(events, count, ids, late_watermark)
+            elif takings and (passed := self.read_in_one_pass(ranges, takings, ids, late_watermark)) is not None:
+                out = passed.left_out
+                frame = once(lambda: self.shaped.leaf(without(decoded(), out)))
+                yield Judged(
+                    offsets=count, seen=passed.seen, frame=frame, parts=passed.parts, brought=passed.brought
+                )  # fmt: skip
             elif ids is not None:
                 yield self.judged_by_ids(decoded(), count, ids, late_watermark)
-            elif takings and (passed := self.read_in_one_pass(ranges, takings)) is not None:
-                yield Judged(offsets=count, seen=passed.seen, frame=leaf, parts=passed.parts)
             else:
                 yield Judged(offsets=count, seen=seen(decoded(), self.topic), frame=leaf)
 
@@ -177,7 +183,9 @@ class Reading:
             return self.shaped.leaf(frame)
 
         if ids is not None:
-            left_out, brought = ids.told_apart(identified_here(events, self.topic), late_watermark)
+            assert self.topic.unique
+            found = identified_here(events, self.topic.unique, self.topic.event_time)
+            left_out, brought = ids.told_apart(found, late_watermark)
             taken = without_here(events, left_out)
         return Judged(
             offsets=count,
@@ -189,23 +197,38 @@ class Reading:
 
     # Many records, in Spark's workers.
 
-    def read_in_one_pass(self, ranges: Bounds, takings: Mapping[Owner, Taking]) -> Passed | None:
+    def read_in_one_pass(
+        self, ranges: Bounds, takings: Mapping[Owner, Taking], ids: Ids | None = None, late_watermark: int = 0
+    ) -> Passed | None:
         """What pipelines make of them; None where they are none for that."""
         if self.valid_here is None or self.rest:
             self.rest = max(0, self.rest - 1)
             return None
-        one_pass = OnePass(time=self.topic.event_time, valid=self.valid_here, takings=takings)
+        of = OnePass(time=self.topic.event_time, valid=self.valid_here, takings=takings)
+        if ids is not None:
+            return self.telling.over(of, ids, late_watermark, partial(self.passed, ranges))
+        if (passed := self.passed(ranges, of)) is None:
+            return None
+        events = self.unsure(passed)
+        return of.with_newest(of.with_events(passed, events), events)
+
+    def passed(self, ranges: Bounds, of: OnePass) -> Passed | None:
+        """A pass over the records; one that fails or refuses them was for nothing."""
         try:
-            passed = one_pass.over(self.sending.over(bounded_records(self.spark, self.topic, ranges)))
+            passed = of.over(self.sending.over(bounded_records(self.spark, self.topic, ranges)))
         except (PySparkException, PicklingError) as error:
             # Whose fault it is, Spark's own plans tell: one runs for each pipeline.
             log.warning("many records of %s are not taken in one pass: %s", self.topic.name, error)
             return None
         if passed is None:
             self.rest = REST
-        if passed is None or not passed.unsure:
-            return passed
-        return one_pass.with_events(passed, self.by_reference(pa.concat_tables(passed.unsure), self.valid_here.schema))
+        return passed
+
+    def unsure(self, passed: Passed) -> pa.Table:
+        """The valid events among the records that a pass was not sure of."""
+        assert self.valid_here is not None
+        schema = self.valid_here.schema
+        return self.by_reference(pa.concat_tables(passed.unsure), schema) if passed.unsure else schema.empty_table()
 
 
 def sent(records: DataFrame) -> DataFrame:

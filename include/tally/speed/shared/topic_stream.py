@@ -246,8 +246,8 @@ class TopicStream:
         with self.judged(mine, batch, clock, members) as found:
             after = clock.after(found.seen, self.waiting(ranges), millis(self.topic.lateness), idle_ms())
             self.each(members, batch, lambda one: self.total(one, found, clock, totals))
-        if found.brought is not None:
-            totals[IDS] = found.brought
+        if self.ids is not None and found.brought is not None:
+            totals[IDS] = self.ids.lasting(found.brought, after.watermark)
         taken = Taken(generation=GENERATION, batch=batch, ranges=ranges, late_watermark=clock.watermark, clock=after)
         self.leave_out(leases.lost(one.target.lease for one in members), members, totals)
         self.inbox.take(taken, totals)
