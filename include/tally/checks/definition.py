@@ -21,6 +21,7 @@ from tally.checks.plan_rules import check_plan
 from tally.checks.reach import check_reach
 from tally.kinds import kind_of
 from tally.kinds.frames import MARK, called
+from tally.lake.inside_spark import in_jvm
 from tally.lake.session import session
 
 ACTIONS = ("collect", "count", "first", "foreach", "foreachPartition", "head", "isEmpty", "localCheckpoint", "show",
@@ -105,12 +106,11 @@ def check_streaming(spark: SparkSession, pipeline: Pipeline, expected: list[str]
         ticks = spark.readStream.format("rate").load()
         columns = [F.lit(None).cast(f.type).alias(f.name) for f in topic.schema if f.name != topic.event_time]
         frames.append(ticks.select(F.col("timestamp").alias(topic.event_time), *columns).select(*topic.columns))
-    jvm: Any = spark.sparkContext._jvm
-    mode = jvm.org.apache.spark.sql.streaming.OutputMode
+    mode = in_jvm(spark, "org.apache.spark.sql.streaming.OutputMode")
     kind = kind_of(pipeline)
     given = kind.unbounded(frames)
     out = kind.streamed(given)
-    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    checker = in_jvm(spark, "org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker")
     plan = out._jdf.queryExecution().analyzed()
     checker.checkForStreaming(plan, mode.Append() if pipeline.append_only else mode.Update())
     check_reach(spark, plan, pipeline)

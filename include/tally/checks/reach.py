@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from tally.base.duration import millis
 from tally.catalog.spec import Pipeline
 from tally.checks.plan import items, refuse
+from tally.lake.inside_spark import in_jvm
 
 # Any instant: how far below it Spark lets go of the other side's events is what is asked.
 INSTANT = 1_767_600_000_000
@@ -47,9 +48,8 @@ def joins(plan: Any) -> list[Any]:
 
 def furthest(spark: SparkSession, join: Any, here: Any, there: Any) -> int | None:
     """By how many milliseconds an event of one side may be older than its partner; None where nothing bounds it."""
-    jvm: Any = spark.sparkContext._jvm
-    helper = jvm.org.apache.spark.sql.catalyst.analysis.StreamingJoinHelper
+    helper = in_jvm(spark, "org.apache.spark.sql.catalyst.analysis.StreamingJoinHelper")
     found = helper.getStateValueWatermark(
-        here.outputSet(), there.outputSet(), join.condition(), jvm.scala.Some(INSTANT)
+        here.outputSet(), there.outputSet(), join.condition(), in_jvm(spark, "scala.Some")(INSTANT)
     )
     return max(0, INSTANT - int(found.get()) - 1) if found.isDefined() else None

@@ -78,7 +78,7 @@ def hold(path: Path, *, wait: float = 0.0) -> Lock:
         )
     lock = Lock(path, handle)
     try:
-        _end_children(read_json(path))
+        _end_children(read_json(path, whole=True))  # who holds the lock alone writes it
         lock._write()
     except BaseException:
         lock.release()  # else this process held it for its life, and nobody could ever let go

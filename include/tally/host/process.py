@@ -46,9 +46,9 @@ def write_json(path: Path, document: Mapping[str, Any]) -> None:
 AGAIN = (0.001, 0.01, 0.05)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The document, or {} where there is none that can be read, also not a moment later."""
-    for pause in (*AGAIN, None):
+def read_json(path: Path, *, whole: bool = False) -> dict[str, Any]:
+    """The document, or {} where there is none that can be read, nor a moment later, unless it is surely `whole`."""
+    for pause in (None,) if whole else (*AGAIN, None):
         try:
             document = json.loads(path.read_text())
             return document if isinstance(document, dict) else {}

@@ -142,16 +142,24 @@ class Classes:
 
 
 @cache
+def in_jvm(spark: SparkSession, name: str) -> Any:
+    """A class of the JVM, or an object, by its whole name.
+
+    Dot by dot, each part of the name would first be looked for as a class, in each of some three hundred jars.
+    """
+    return getattr(spark.sparkContext._jvm, name)
+
+
+@cache
 def classes(spark: SparkSession) -> Classes:
-    jvm: Any = spark.sparkContext._jvm
-    sql = jvm.org.apache.spark.sql
+    sql = "org.apache.spark.sql"
     return Classes(
-        alias=sql.catalyst.expressions.Alias,
-        not_null=sql.catalyst.expressions.KnownNotNull,
-        project=sql.catalyst.plans.logical.Project,
-        option=jvm.scala.Option,
-        dataset=sql.classic.Dataset,
-        sequences=jvm.org.apache.spark.api.python.PythonUtils,
+        alias=in_jvm(spark, f"{sql}.catalyst.expressions.Alias"),
+        not_null=in_jvm(spark, f"{sql}.catalyst.expressions.KnownNotNull"),
+        project=in_jvm(spark, f"{sql}.catalyst.plans.logical.Project"),
+        option=in_jvm(spark, "scala.Option"),
+        dataset=in_jvm(spark, f"{sql}.classic.Dataset"),
+        sequences=in_jvm(spark, "org.apache.spark.api.python.PythonUtils"),
     )
 
 
@@ -171,14 +179,12 @@ def column_of(spark: SparkSession, expression: Any) -> Column:
     """An expression of a plan as a column, to be used over a frame of that plan."""
     from pyspark.sql.classic.column import Column as ClassicColumn
 
-    jvm: Any = spark.sparkContext._jvm
-    return ClassicColumn(jvm.org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+    return ClassicColumn(in_jvm(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(expression))
 
 
 def replaced(spark: SparkSession, plan: Any) -> Any:
     """The plan with each function that Spark defines by others (count_if, bool_and) as those."""
-    jvm: Any = spark.sparkContext._jvm
-    return jvm.org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions.apply(plan)
+    return in_jvm(spark, "org.apache.spark.sql.catalyst.optimizer.ReplaceExpressions").apply(plan)
 
 
 def aggregation(spark: SparkSession, aggregate: Any) -> Aggregation:
@@ -186,9 +192,9 @@ def aggregation(spark: SparkSession, aggregate: Any) -> Aggregation:
 
     Of DECIMALs of few digits they are what Spark's optimizer makes of them: an average is then one of DOUBLE.
     """
-    catalyst: Any = spark.sparkContext._jvm.org.apache.spark.sql.catalyst
-    optimized = catalyst.optimizer.DecimalAggregates.apply(aggregate)
-    apart = catalyst.planning.PhysicalAggregation.unapply(optimized).get()
+    catalyst = "org.apache.spark.sql.catalyst"
+    optimized = in_jvm(spark, f"{catalyst}.optimizer.DecimalAggregates").apply(aggregate)
+    apart = in_jvm(spark, f"{catalyst}.planning.PhysicalAggregation").unapply(optimized).get()
     measures = [
         Measure(
             function=one.aggregateFunction(),

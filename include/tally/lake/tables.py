@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from threading import RLock
 from typing import Any
@@ -44,6 +45,7 @@ def make_table(spark: SparkSession, where: str, schema: StructType, properties: 
     )
 
 
+@cache
 def defaults(spark: SparkSession) -> dict[str, str]:
     """The properties that Spark gives to each new table."""
     prefix = "spark.databricks.delta.properties.defaults."

@@ -11,6 +11,7 @@ from tally.catalog.spec import Pipeline
 from tally.checks.plan import items
 from tally.kinds import kind_of
 from tally.kinds.frames import called
+from tally.lake.inside_spark import frame_of
 
 PLACE = ("_partition", "_offset")
 
@@ -61,11 +62,3 @@ def with_places(node: Any) -> Any:
 def names(node: Any) -> list[str]:
     """The kinds of all nodes of a plan."""
     return [str(node.nodeName()), *(name for child in items(node.children()) for name in names(child))]
-
-
-def frame_of(plan: Any, spark: SparkSession) -> DataFrame:
-    """A plan's rows as a frame."""
-    from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame
-
-    jvm: Any = spark.sparkContext._jvm
-    return ClassicFrame(jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan), spark)
