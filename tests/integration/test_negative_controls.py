@@ -174,7 +174,7 @@ def shifted(world: World, name: str, by: int) -> dict[str, int]:
     return {partition: int(offset) for partition, offset in ends.items()}
 
 
-@pytest.mark.parametrize("path", worlds.PATHS)
+@pytest.mark.parametrize("path", worlds.DEFAULT_FIRST)
 @pytest.mark.parametrize(("by", "cause"), [(3, "skipped"), (-3, "applied_twice")])
 def test_offsets_that_the_stream_skipped_or_applied_twice_are_named_and_counted(
     spark: SparkSession, broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, by: int, cause: str
