@@ -51,6 +51,25 @@ def test_events_that_come_later_are_taken_in_without_being_asked_for(made) -> No
         assert world.table("batch", name) == oracle.batch_rows(worlds.shape_of(name), world.truth(name))
 
 
+def test_windows_of_an_interval_that_nobody_asked_for_are_stated_by_the_next_one(
+    made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archive is ahead of the batches, and an interval has no run: no later event touches its windows."""
+    world, _ = made
+    name, shape = NAMES[0], worlds.shape_of(NAMES[0])
+    monkeypatch.setenv("TALLY_HOME", str(tmp_path))
+    whole = oracle.batch_rows(shape, world.truth(name))
+    first, last = T0 - 20 * MINUTE, T0 + 30 * MINUTE
+    batch(name, text(T0 - 90 * MINUTE), text(first))
+    assert world.table("batch", name) == {place: row for place, row in whole.items() if place[0] < first}
+    stated = restate.newest(world.pipeline(name))
+    assert stated is not None and stated.left and stated.left[0][0] >= first
+    batch(name, text(last), text(T0 + 80 * MINUTE))
+    assert world.table("batch", name) == whole
+    stated = restate.newest(world.pipeline(name))
+    assert stated is not None and stated.left == []
+
+
 @pytest.mark.parametrize(
     "name", [name if name.startswith("hopping") else pytest.param(name, marks=pytest.mark.long) for name in NAMES]
 )

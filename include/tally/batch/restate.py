@@ -56,10 +56,11 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
         commits = archive_versions(pipeline)
         versions = {name: commit.delta_version for name, commit in commits.items()}
         before = newest(pipeline)
-        ranges, stale = [wanted], list[Range]()
+        ranges, stale, left = [wanted], list[Range](), before.left if before else []
         if not only:
             late = touched(spark, pipeline, commits, *(before.followed if before else ({}, {})))
-            ranges += wanted_of(late, wanted[0], before.covered if before else [])
+            left = merge([*left, *late])
+            ranges += wanted_of(left, wanted[0], before.covered if before else [])
         found = kind_of(pipeline).scope(spark, merge(ranges), versions)
         check_events(spark, pipeline, commits, found.ranges)
         if before and only:  # what stated windows it leaves behind that newly archived events belong in
@@ -76,6 +77,7 @@ def restate(spark: SparkSession, pipeline: Pipeline, wanted: Range, *, only: boo
             "ranges": found.ranges,
             "covered": merge([*(before.covered if before else []), *found.ranges]),
             "stale": stale,
+            "left": without(left, found.ranges),
             "through": (before.through if before else {}) if only else seen,
             "seen": seen,
             "versions": versions,

@@ -6,7 +6,7 @@ They decide which windows are stated, and which late events are: a false one wou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tally.base.duration import from_millis, iso
@@ -29,6 +29,8 @@ class Restatement:
     ends: dict[str, dict[int, int]]  # the archive's end offsets, per topic
     ranges: list[Range]  # what this one replaced
     delta_version: int
+    # What events of followed commits touch and was left to a later interval: nobody would come back to it otherwise.
+    left: list[Range] = field(default_factory=list)
 
     @property
     def followed(self) -> tuple[dict[str, int], dict[str, int]]:
@@ -52,6 +54,7 @@ def from_words(words: dict[str, Any], version: int) -> Restatement:
         ends={t: {int(p): o for p, o in parts.items()} for t, parts in words["ends"].items()},
         ranges=[(a, b) for a, b in words["ranges"]],
         delta_version=version,
+        left=[(a, b) for a, b in words.get("left", [])],
     )
 
 

@@ -106,5 +106,5 @@ def copies_of(new: DataFrame, old: DataFrame, topic: Topic, cells: Sequence[int]
 
 
 def wanted_of(late: Sequence[Range], older_than: int, covered: Sequence[Range]) -> list[Range]:
-    """What of the ranges is older than an instant or was stated before: the rest waits for its own interval."""
+    """What of the ranges is older than an instant or was stated before: the rest is left to its own interval."""
     return [*((start, min(end, older_than)) for start, end in late), *overlap(late, covered)]
