@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from bench.home import fresh_home, memory
-from bench.supervision import until
+from bench.supervision import ONCE, until
 
 STREAMS = 20
 PIPELINE = '''
@@ -55,7 +55,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     """Twenty streams over a topic in which nothing comes, after all of them have started."""
     with tempfile.TemporaryDirectory(prefix="tally-bench-") as folder:
         catalogue = write(Path(folder))
-        with fresh_home(TALLY_CATALOG=str(catalogue), TALLY_BATCH_EVERY="0 0 1 1 *") as home:
+        with fresh_home(TALLY_CATALOG=str(catalogue), **ONCE) as home:
             from tally.embedded import airflow
 
             try:

@@ -63,7 +63,8 @@ ALL = (
     Kind(name="Airflow dies", fault=supervisors.airflow_dies, seconds=1900, pipelines=ONE, rate=20),
     Kind(
         name="injection", fault=injection.injected, seconds=900, pipelines=ONE, rate=20,
-        settings={"TALLY_BATCH_EVERY": "0 0 1 1 *"},  # one run as it starts, none at the full hour
+        # One run of each as it starts, none at the full hour.
+        settings={"TALLY_BATCH_EVERY": "0 0 1 1 *", "TALLY_ARCHIVE_EVERY": "0 0 1 1 *"},
     ),
     Kind(name="clock", fault=clock.off, seconds=300, pipelines=ONE),
     *(

@@ -1,4 +1,4 @@
-"""The batch layer's Spark application. batch.py PIPELINE --from T --to T [--only] [--step ingest|restate]"""
+"""The batch layer's Spark application. batch.py PIPELINE --from T --to T [--only] [--archived]"""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def main() -> int:
     parser.add_argument("--from", dest="start", required=True)
     parser.add_argument("--to", dest="end", required=True)
     parser.add_argument("--only", action="store_true", help="just this range, not what late events touched")
-    parser.add_argument("--step", choices=["ingest", "restate"])
+    parser.add_argument("--archived", action="store_true", help="refuse what is not archived yet, and archive nothing")
     given = parser.parse_args()
     try:
         from tally.jobs.batch import batch
 
-        print(batch(given.pipeline, given.start, given.end, only=given.only, step=given.step))
+        print(batch(given.pipeline, given.start, given.end, only=given.only, archived=given.archived))
     except TallyError as error:
         return refuse(error)
     return 0

@@ -71,6 +71,7 @@ def test_a_store_of_an_older_version_gets_the_columns_it_lacks_and_keeps_its_row
         connection.execute(sa.text("ALTER TABLE ledger DROP COLUMN first"))
         connection.execute(sa.text("ALTER TABLE streams DROP COLUMN took"))
         connection.execute(sa.text("DROP TABLE shares"))
+        connection.execute(sa.text("DROP TABLE reached"))
     engines.pop(str(store().url)).dispose()
     (row,) = incidents.opened("trips")
     assert (row.id, row.evidence, row.done, row.told_at) == (number, "no disk", "", 0)

@@ -9,17 +9,23 @@ import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import definitions
 import pytest
 
 from tally.base.settings import REPO
 from tally.catalog.load import load
+from tally.catalog.schedule import minute_of
 
 CATALOGUE = load(REPO / "spark")
 PIPELINES = sorted(CATALOGUE.pipelines)
-ALONE = {"streams", "control", "plan", "backfill", "maintain"}
-IDS = ALONE | {f"{kind}__{name}" for kind in ("batch", "reconcile") for name in PIPELINES}
+ALONE = {"streams", "control", "plan", "reconcile", "backfill", "maintain"}
+FORMS = {"control", "plan", "reconcile", "backfill"}
+BATCHES = {f"batch__{name}" for name in PIPELINES}
+ARCHIVES = {"archive__rides", "archive__payments"}
+IDS = ALONE | BATCHES | ARCHIVES
 
 # What a parse must not do is made impossible here, and what it leaves behind is told.
 PARSE = """
@@ -86,17 +92,30 @@ def test_a_broken_definition_is_an_import_error_and_takes_no_other_dag_away(tmp_
     shutil.copytree(REPO / "spark", folder)
     (folder / "pipelines" / "supply.py").write_text("X = = 1\n")
     found = parsed(tmp_path, TALLY_CATALOG=str(folder))
-    assert found["dags"] == sorted(IDS | {"batch__supply", "reconcile__supply"})
+    assert found["dags"] == sorted(IDS | {"batch__supply"})
     ((file, told),) = found["errors"].items()
     assert Path(file).name == "definitions.py" and "supply.py:1: invalid syntax" in told
 
 
-def test_a_catalogue_that_does_not_load_at_all_keeps_every_dag(tmp_path: Path) -> None:
+def test_a_topic_that_only_a_broken_definition_reads_is_archived_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, airflow_home: Path
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    monkeypatch.setenv("TALLY_CATALOG", str(folder := tmp_path / "spark"))
+    shutil.copytree(REPO / "spark", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "pipelines" / "paid_rides.py").unlink()  # the one that reads payments
+    assert set(DagBag(str(REPO / "dags" / "archive.py")).dags) == {"archive__rides"}
+    (folder / "pipelines" / "paid_rides.py").write_text("X = = 1\n")
+    assert set(DagBag(str(REPO / "dags" / "archive.py")).dags) == ARCHIVES
+
+
+def test_a_catalogue_that_does_not_load_at_all_keeps_the_dag_of_each_pipeline(tmp_path: Path) -> None:
     folder = tmp_path / "spark"
     shutil.copytree(REPO / "spark", folder)
     (folder / "topics.py").write_text("X = = 1\n")
     found = parsed(tmp_path, TALLY_CATALOG=str(folder))
-    assert found["dags"] == sorted(IDS)
+    assert found["dags"] == sorted(IDS - ARCHIVES), "which topics there are is not known"
     ((file, told),) = found["errors"].items()
     assert Path(file).name == "definitions.py" and "topics.py:1: invalid syntax" in told
 
@@ -139,16 +158,61 @@ def test_schedules(dags: dict[str, Any]) -> None:
     def summary(dag_id: str) -> str:
         return str(dags[dag_id].timetable)
 
-    assert dags["backfill"].schedule is dags["plan"].schedule is None
-    assert dags["control"].schedule is None
+    assert {dag_id for dag_id, dag in dags.items() if dag.schedule is None} == FORMS
     watched = dags["streams"].timetable
     (need,) = watched.asset_condition.objects
     assert (need.name, [watcher.name for watcher in need.watchers]) == ("streams_need_action", ["streams"])
     assert watched.timetable.expression == "*/5 * * * *", "the clock that catches a dead watcher"
     assert dags["maintain"].schedule == "30 3 * * *"
-    for name in PIPELINES:
-        assert "CronDataIntervalTimetable(expression='0 * * * *', timezone='UTC')" in summary(f"batch__{name}")
-        assert [asset.name for asset in dags[f"reconcile__{name}"].schedule] == [f"batch/{name}"]
+    for dag_id in ARCHIVES:
+        assert dags[dag_id].schedule == "*/15 * * * *"
+        assert dags[dag_id].start_date, "it makes up for a tick that was missed"
+    assert dags["maintain"].start_date is None, "it does not"
+    minutes = {name: summary(f"batch__{name}") for name in PIPELINES}
+    for name, told in minutes.items():
+        cron = f"{minute_of(name)} * * * *"
+        assert f"CronDataIntervalTimetable(expression='{cron}', timezone='UTC')" in told
+    assert len(set(minutes.values())) > len(PIPELINES) // 2, "they are spread over the hour"
+
+
+def test_a_pipeline_may_have_a_schedule_and_a_deadline_of_its_own_and_is_found_by_team_and_tier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, airflow_home: Path
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    folder = definitions.write(tmp_path / "spark")
+    declared = 'key="zone", every="30 6 * * *", deadline="20 minutes", team="city", tier="gold"'
+    definitions.edit(folder, 'key="zone"', declared)
+    monkeypatch.setenv("TALLY_CATALOG", str(folder))
+    (dag,) = DagBag(str(REPO / "dags" / "batch.py")).dags.values()
+    assert "'30 6 * * *'" in str(dag.timetable), "a minute that somebody chose is taken at its word"
+    assert dag.deadline[0].interval == timedelta(minutes=20)
+    assert set(dag.tags) == {"tally", "batch", "demand", "topic:rides", "team:city", "tier:gold"}
+
+
+def test_dags_are_found_by_topic(dags: dict[str, Any]) -> None:
+    by_topic = {topic: {id for id, dag in dags.items() if f"topic:{topic}" in dag.tags} for topic in CATALOGUE.topics}
+    assert by_topic == {
+        "rides": {"archive__rides", *BATCHES},
+        "payments": {"archive__payments", "batch__paid_rides"},
+    }
+    for dag_id in BATCHES:
+        assert {"tally", "batch", dag_id.removeprefix("batch__")} < set(dags[dag_id].tags)
+
+
+def test_who_is_first_where_a_slot_is_waited_for(dags: dict[str, Any]) -> None:
+    """A stream that is down, an archive, a batch of now, and last what a person wants of long ago."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    def weights(*dag_ids: str) -> list[int]:
+        made = [DagSerialization.from_dict(DagSerialization.to_dict(dags[one])) for one in dag_ids]
+        return [task.weight_rule.get_weight(SimpleNamespace(task=task)) for dag in made for task in dag.tasks]
+
+    tasks = [dags["backfill"].task_dict[name] for name in ("plan", "chunk.restate", "chunk.compare", "chunk.seal")]
+    assert [task.weight_rule for task in tasks] == ["upstream"] * 4, "a chunk that is begun is ended first"
+    assert min(weights("streams")) > max(weights(*ARCHIVES))
+    assert min(weights(*ARCHIVES)) > max(weights(*BATCHES))
+    assert min(weights(*BATCHES)) > max(weights("backfill", "reconcile", "maintain"))
 
 
 def test_the_batch_schedule_is_a_setting(monkeypatch: pytest.MonkeyPatch, airflow_home: Path) -> None:
@@ -158,6 +222,8 @@ def test_the_batch_schedule_is_a_setting(monkeypatch: pytest.MonkeyPatch, airflo
     bag = DagBag(str(REPO / "dags" / "batch.py"))
     assert all("'*/5 * * * *'" in str(dag.timetable) for dag in bag.dags.values())
     assert len(bag.dags) == len(PIPELINES)
+    monkeypatch.setenv("TALLY_ARCHIVE_EVERY", "*/10 * * * *")
+    assert {dag.schedule for dag in DagBag(str(REPO / "dags" / "archive.py")).dags.values()} == {"*/10 * * * *"}
 
 
 @pytest.mark.parametrize("dag_id", sorted(IDS))
@@ -173,23 +239,27 @@ def test_each_dag_survives_serialisation(dags: dict[str, Any], dag_id: str) -> N
 
 def test_assets_carry_the_lineage_from_topic_to_served(dags: dict[str, Any]) -> None:
     for pipeline in CATALOGUE.pipelines.values():
-        (batch,) = dags[f"batch__{pipeline.name}"].tasks
-        topics = {topic.name for topic in pipeline.reads}
-        assert {asset.name for asset in batch.inlets} == {f"topic/{name}" for name in topics}
-        assert {a.name for a in batch.outlets} == {f"archive/{name}" for name in topics} | {f"batch/{pipeline.name}"}
-        reconcile = dags[f"reconcile__{pipeline.name}"].task_dict
-        assert [asset.name for asset in reconcile["compare"].inlets] == [f"batch/{pipeline.name}"]
-        assert [asset.name for asset in reconcile["seal"].outlets] == [f"served/{pipeline.name}"]
+        batch = dags[f"batch__{pipeline.name}"].task_dict
+        for topic in pipeline.reads:
+            (ingest,) = dags[f"archive__{topic.name}"].tasks
+            assert [asset.name for asset in ingest.inlets] == [f"topic/{topic.name}"]
+            assert [asset.name for asset in ingest.outlets] == [f"archive/{topic.name}"]
+        assert {a.name for a in batch["restate"].inlets} == {f"archive/{topic.name}" for topic in pipeline.reads}
+        assert [asset.name for asset in batch["restate"].outlets] == [f"batch/{pipeline.name}"]
+        assert [asset.name for asset in batch["compare"].inlets] == [f"batch/{pipeline.name}"]
+        assert [asset.name for asset in batch["seal"].outlets] == [f"served/{pipeline.name}"]
 
 
 def test_spark_work_is_a_spark_submit_in_the_pool(dags: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
     spark = [task for dag in dags.values() for task in dag.tasks if isinstance(task, SparkSubmitOperator)]
-    assert len(spark) == 2 * len(PIPELINES) + 4
+    # An archive; restate and compare of a batch; of a form, compare, and restate and compare; two of the maintenance.
+    assert len(spark) == len(ARCHIVES) + 2 * len(PIPELINES) + 1 + 2 + 2
+    first = {"reconcile.py": "compare", "archive.py": "archive"}
     for task in spark:
         assert task.pool == "default_pool"
-        assert task.first == ("compare" if Path(task.application).name == "reconcile.py" else "")
+        assert task.first == first.get(Path(task.application).name, "")
         assert Path(task.application).is_file(), task.application
 
 
@@ -198,6 +268,25 @@ def test_the_backfill_form_is_typed(dags: dict[str, Any]) -> None:
     assert params.get_param("pipeline").schema["enum"] == PIPELINES
     assert {params.get_param(name).schema["format"] for name in ("from", "to")} == {"date-time"}
     assert params.get_param("dry_run").schema["type"] == "boolean"
+
+
+def test_the_form_of_a_reconciliation_takes_several_pipelines(dags: dict[str, Any]) -> None:
+    from airflow.exceptions import ParamValidationError
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    params = DagSerialization.from_dict(DagSerialization.to_dict(dags["reconcile"])).params
+
+    def takes(**given: Any) -> bool:
+        try:
+            params.deep_merge(given).validate()
+        except ParamValidationError:
+            return False
+        return True
+
+    assert takes(pipelines=PIPELINES) and takes(pipelines=PIPELINES[:1], **{"from": "2026-11-01T10:00:00Z"})
+    for wrong in ([], ["nobody"], PIPELINES[0], [PIPELINES[0]] * 2):
+        assert not takes(pipelines=wrong)
+    assert not takes(pipelines=PIPELINES, **{"from": "yesterday"})
 
 
 def test_a_plan_is_the_dry_run_of_the_same_form_and_waits_for_no_backfill(dags: dict[str, Any]) -> None:
@@ -228,15 +317,14 @@ def test_numbers_have_a_deadline(dags: dict[str, Any], name: str) -> None:
     from airflow.serialization.decoders import decode_deadline_alert
     from airflow.serialization.serialized_objects import DagSerialization
 
-    for kind in ("batch", "reconcile"):
-        dag = dags[f"{kind}__{name}"]
-        (encoded,) = DagSerialization.to_dict(dag)["dag"]["deadline"]
-        alert = decode_deadline_alert(encoded)  # fails where the scheduler would not know the class of the deadline
-        assert alert.interval == timedelta(hours=1)
-        assert alert.callback.path == "tally.orchestration.deadline.missed"
-        assert alert.callback.kwargs["pipeline"] == name
-        assert dag.on_success_callback
-    for dag_id in ALONE:
+    dag = dags[f"batch__{name}"]
+    (encoded,) = DagSerialization.to_dict(dag)["dag"]["deadline"]
+    alert = decode_deadline_alert(encoded)  # fails where the scheduler would not know the class of the deadline
+    assert alert.interval == timedelta(hours=1)
+    assert alert.callback.path == "tally.orchestration.deadline.missed"
+    assert alert.callback.kwargs["pipeline"] == name
+    assert dag.on_success_callback
+    for dag_id in ALONE | ARCHIVES:
         assert not dags[dag_id].deadline
 
 
@@ -247,7 +335,7 @@ def test_the_deadline_is_a_setting_and_may_be_none(monkeypatch: pytest.MonkeyPat
     bag = DagBag(str(REPO / "dags" / "batch.py"))
     assert len(bag.dags) == len(PIPELINES) and not any(dag.deadline for dag in bag.dags.values())
     monkeypatch.setenv("TALLY_DEADLINE", "20 minutes")
-    bag = DagBag(str(REPO / "dags" / "reconcile.py"))
+    bag = DagBag(str(REPO / "dags" / "batch.py"))
     assert {dag.deadline[0].interval for dag in bag.dags.values()} == {timedelta(minutes=20)}
 
 

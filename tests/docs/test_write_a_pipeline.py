@@ -15,8 +15,10 @@ from tally.base.duration import human
 from tally.base.settings import REPO
 from tally.catalog.load import load
 from tally.catalog.purity import check_purity
+from tally.catalog.schedule import every, minute_of
 from tally.catalog.spec import Pipeline
 from tally.orchestration import graph
+from tally.orchestration.nodes import Schedule
 
 
 @pytest.fixture(scope="module")
@@ -41,13 +43,13 @@ def test_it_is_pure_and_has_a_version_of_its_own(fifth: Pipeline) -> None:
     assert fifth.version not in {other.version for other in load(REPO / "spark").pipelines.values()}
 
 
-def test_its_two_dags_follow_from_it(fifth: Pipeline) -> None:
-    made = graph.batch(fifth, "0 * * * *"), graph.reconcile(fifth)
-    assert [one.dag_id for one in made] == ["batch__tips_by_zone", "reconcile__tips_by_zone"]
-    assert [[node.id for node in one.nodes] for one in made] == [["ingest_and_restate"], ["compare", "judge", "seal"]]
-    assert made[0].nodes[0].outlets == ("archive/rides", "batch/tips_by_zone")
-    assert made[1].schedule == graph.Schedule(kind="asset", of="batch/tips_by_zone")
-    assert made[1].nodes[-1].outlets == ("served/tips_by_zone",)
+def test_its_dag_follows_from_it(fifth: Pipeline) -> None:
+    made = graph.batch(fifth, every(fifth))
+    assert made.dag_id == "batch__tips_by_zone"
+    assert [node.id for node in made.nodes] == ["wait", "restate", "compare", "judge", "seal"]
+    assert made.nodes[0].archives == ("rides",)
+    assert {name for node in made.nodes for name in node.outlets} == {"batch/tips_by_zone", "served/tips_by_zone"}
+    assert made.schedule == Schedule(kind="interval", of=f"{minute_of('tips_by_zone')} * * * *")
 
 
 def test_spark_gives_the_columns_that_the_page_names(fifth: Pipeline, spark: SparkSession) -> None:

@@ -35,13 +35,12 @@ due = datetime(2026, 1, 2, 11, tzinfo=UTC)
 found = {}
 with create_session() as session:
     dag = DBDagBag().get_latest_version_of_dag("batch__vendor_trips", session=session)
-    for at, kind in enumerate(["SCHEDULED", "SCHEDULED", "MANUAL", "BACKFILL_JOB", "ASSET_TRIGGERED"]):
+    for at, kind in enumerate(["SCHEDULED", "SCHEDULED", "MANUAL", "BACKFILL_JOB"]):
         after = due + timedelta(hours=at)
         interval = (after - timedelta(hours=1), after)
-        whole = kind != "ASSET_TRIGGERED"
         run = dag.create_dagrun(
             run_id=f"{at}", run_type=DagRunType[kind], run_after=after, state=DagRunState.QUEUED, session=session,
-            logical_date=interval[0] if whole else None, data_interval=interval if whole else None,
+            logical_date=interval[0], data_interval=interval,
             triggered_by=DagRunTriggeredByType.TEST,
         )
         session.flush()
@@ -89,13 +88,12 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TALLY_DEADLINE", raising=False)
 
 
-def test_runs_of_the_clock_and_of_assets_have_a_deadline_and_a_persons_have_none(airflow: dict[str, str]) -> None:
+def test_runs_of_the_clock_have_a_deadline_and_a_persons_have_none(airflow: dict[str, str]) -> None:
     assert json.loads(ran(airflow, "-c", RUNS, str(REPO / "dags" / "batch.py"))) == {
         "0 SCHEDULED": [],  # nobody was promised the first
         "1 SCHEDULED": [1200.0],
         "2 MANUAL": [],
         "3 BACKFILL_JOB": [],
-        "4 ASSET_TRIGGERED": [1200.0],
     }
 
 
@@ -108,13 +106,13 @@ def test_a_miss_opens_an_incident_and_a_green_run_of_that_dag_closes_it() -> Non
     from tally.orchestration.deadline import in_time, missed
 
     due = datetime(2026, 1, 2, 11, tzinfo=UTC).isoformat()
-    for dag_id in ("batch__trips", "reconcile__trips"):
-        run = {"dag_id": dag_id, "dag_run_id": "r1", "run_after": due}
-        asyncio.run(missed("trips", "20 minutes", {"dag_run": run}))
-    batch, reconcile = incidents.opened("trips")
-    assert (batch.cause, reconcile.cause) == ("batch run is late", "reconcile run is late")
+    for name in ("trips", "zones"):
+        run = {"dag_id": f"batch__{name}", "dag_run_id": "r1", "run_after": due}
+        asyncio.run(missed(name, "20 minutes", {"dag_run": run}))
+    (batch,) = incidents.opened("trips")
+    assert batch.cause == "batch run is late"
     assert all(text in batch.evidence for text in ("batch__trips", "r1", due, "20 minutes"))
     in_time({"dag": SimpleNamespace(dag_id="batch__trips"), "run_id": "r2"})
-    (left,) = incidents.opened("trips")
-    assert left.cause == "reconcile run is late"
+    (left,) = incidents.opened()
+    assert left.pipeline == "zones"
     assert incidents.history("trips")[0].done == "run r2 is over"

@@ -35,15 +35,16 @@ from airflow.models.dag import DagModel
 from airflow.utils.session import create_session
 from tally.base.duration import from_millis
 from tally.catalog.load import catalogue
+from tally.catalog.schedule import every
 from tally.control import ledger
 from tally.control.store import now_ms
 from tally.supervise.sealing import last_due
 DagBundlesManager().sync_bundles_to_db()
 sync_bag_to_db(DagBag(sys.argv[1], bundle_name="dags-folder"), "dags-folder", None)
 with create_session() as session:
-    for name in ("batch__vendor_trips", "reconcile__vendor_trips"):
-        session.get(DagModel, name).is_paused = name.startswith("reconcile")
-due = last_due("0 * * * *", from_millis(now_ms() - 3_600_000))
+    for name in ("batch__vendor_trips", "archive__rides"):
+        session.get(DagModel, name).is_paused = name.startswith("archive")
+due = last_due(every(catalogue().pipeline("vendor_trips")), from_millis(now_ms() - 3_600_000))
 ledger.record([ledger.MicroBatch(
     pipeline="vendor_trips", version=catalogue().pipeline("vendor_trips").version, generation=1, batch=0, ranges={},
     late_watermark=0, watermark=due - 1_800_000, rows=1, delta_version=0, committed_at=due - 1,
@@ -55,7 +56,7 @@ import sys
 from airflow.sdk import get_current_context
 from tally.orchestration import steps
 from tally.orchestration.ask import of_dag
-steps.act = lambda: open(sys.argv[3], "w").write(of_dag(get_current_context()["ti"], "reconcile__nowhere"))
+steps.act = lambda: open(sys.argv[3], "w").write(of_dag(get_current_context()["ti"], "batch__nowhere"))
 """
 
 
@@ -105,10 +106,10 @@ def test_the_run_that_tells_asks_airflow_why_nothing_is_sealed(
     assert done.returncode == 0, done.stderr[-3000:]
     (paused,) = incidents.opened("vendor_trips")
     assert paused.cause == "sealing has stopped"
-    page = "http://localhost:8080/dags/reconcile__vendor_trips"
-    assert paused.evidence.endswith(f"Cause: reconcile__vendor_trips is paused ({page})")
+    page = "http://localhost:8080/dags/archive__rides"
+    assert paused.evidence.endswith(f"Cause: archive__rides is paused ({page})")
     said = (tmp_path / "said").read_text()
-    assert said == "Airflow has no reconcile__nowhere: is there an import error of its file?"
+    assert said == "Airflow has no batch__nowhere: is there an import error of its file?"
 
 
 def context(dag_id: str, error: BaseException | None, schedule: Any = "0 * * * *", **params: str) -> dict[str, Any]:
@@ -120,13 +121,25 @@ def context(dag_id: str, error: BaseException | None, schedule: Any = "0 * * * *
 def test_a_red_task_is_one_incident_until_a_run_is_green() -> None:
     red(context("batch__trips", RuntimeError("no disk\nand a trace")))
     red(context("batch__trips", None))
-    red(context("reconcile__trips", KeyboardInterrupt()))  # says nothing
-    batch, reconcile = incidents.opened("trips")
-    assert (batch.cause, batch.times, reconcile.cause) == ("batch failed", 2, "reconcile failed")
-    assert "task t: KeyboardInterrupt (" in reconcile.evidence
+    red(context("batch__zones", KeyboardInterrupt()))  # says nothing
+    batch, zones = incidents.opened()
+    assert (batch.cause, batch.times, zones.cause) == ("batch failed", 2, "batch failed")
+    assert "task t: KeyboardInterrupt (" in zones.evidence
     assert "ended from outside" in batch.evidence and "http://a/dags/batch__trips/runs/r/tasks/t" in batch.evidence
     recovered(context("batch__trips", None))
-    assert [one.cause for one in incidents.opened()] == ["reconcile failed"]
+    assert [one.pipeline for one in incidents.opened()] == ["zones"]
+
+
+def test_a_red_archive_is_one_incident_however_many_pipelines_read_its_topic() -> None:
+    red(context("archive__rides", RuntimeError("no such topic")))
+    red(context("archive__payments", RuntimeError("no such topic")))
+    red(context("archive__" + "x" * 200, RuntimeError("no such topic")))
+    opened = [(one.pipeline, one.cause) for one in incidents.opened()]
+    assert opened[:2] == [("", "archive of rides failed"), ("", "archive of payments failed")]
+    assert len(opened[2][1]) == 64, "no store takes a longer one"
+    for dag_id in ("archive__rides", "archive__" + "x" * 200):
+        recovered(context(dag_id, None))
+    assert [one.cause for one in incidents.opened()] == ["archive of payments failed"]
 
 
 def test_each_task_of_the_streams_dag_is_an_incident_of_its_own_until_it_is_green(
@@ -170,7 +183,7 @@ def test_a_run_that_airflow_ends_for_its_length_is_told() -> None:
 
 
 def test_an_answer_that_tells_of_itself_is_not_told_twice() -> None:
-    red_unless_told(context("reconcile__trips", AirflowFailException("held")))
+    red_unless_told(context("batch__trips", AirflowFailException("held")))
     assert incidents.history() == []
-    red_unless_told(context("reconcile__trips", AirflowException("the lock is held")))
-    assert [one.cause for one in incidents.opened("trips")] == ["reconcile failed"]
+    red_unless_told(context("batch__trips", AirflowException("the lock is held")))
+    assert [one.cause for one in incidents.opened("trips")] == ["batch failed"]

@@ -17,7 +17,7 @@ from tally.orchestration import steps
 
 GOOD = {
     "pipeline": "vendor_trips", "action": "pause", "why": "", "from": "2026-11-01T10:00:00Z",
-    "to": "2026-11-01T12:00:00Z", "dry_run": False, "chunk_hours": 24,
+    "to": "2026-11-01T12:00:00Z", "dry_run": False, "chunk_hours": 24, "pipelines": ["vendor_trips"],
 }  # fmt: skip
 FREE = {"why"}
 # Values of these kinds lie in JSON beside the texts.
@@ -28,7 +28,7 @@ OTHERS: dict[str, Any] = {
 # Times as the form has them, that only the step can tell to be outside all time.
 TIMES = {"before the first", "after the last"}
 # What a field may well mean by them.
-MEANT = {"chunk_hours": {"a number"}, "dry_run": {"true"}, "from": {"null"}, "to": {"null"}}
+MEANT = {"chunk_hours": {"a number"}, "dry_run": {"true"}, "from": {"null"}, "to": {"null"}, "pipelines": {"a list"}}
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def rendered(dag: Any, task_id: str, given: dict[str, Any]) -> Any:
     run = SimpleNamespace(conf=given, triggering_user_name="ada", run_type="manual")
     context = {
         "params": given, "dag_run": run, "dag": dag, "run_id": "{{ 7*7 }}",
-        "ti": SimpleNamespace(map_index=-1, xcom_pull=lambda **_: {-1: {"from": "a", "to": "b"}}),
+        "ti": SimpleNamespace(map_index=-1, xcom_pull=lambda **_: {-1: {"from": "a", "to": "b", "pipeline": "c"}}),
     }  # fmt: skip
     field = "op_kwargs" if hasattr(task, "op_kwargs") else "application_args"
     return task.render_template(getattr(task, field), context, dag.get_template_env())
@@ -141,7 +141,7 @@ def test_a_step_refuses_by_name_what_a_form_would_not_let_through(
     dags: dict[str, Any], tmp_path: Path, nothing_runs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     canary = tmp_path / "canary"
-    for dag_id in ("control", "plan", "backfill"):
+    for dag_id in ("control", "plan", "reconcile", "backfill"):
         for field in dags[dag_id].params:
             for name, value in corpus.values(canary).items() if field not in FREE else ():
                 with pytest.raises(AnswerIsNo) as refused:
@@ -187,7 +187,7 @@ def test_nothing_of_a_form_becomes_an_option_of_spark_submit(dags: dict[str, Any
                 assert field == "pipeline" or value not in made, "a value stands behind its name: --from=value"
 
 
-@pytest.mark.parametrize("conf", [{"pipelines": "x"}, {"": 1}, {"from ": "2026-11-01T10:00:00Z"}, {"\x1b[2J": 1}])
+@pytest.mark.parametrize("conf", [{"pipelinez": "x"}, {"": 1}, {"from ": "2026-11-01T10:00:00Z"}, {"\x1b[2J": 1}])
 def test_a_field_that_a_dag_has_no_form_for_is_refused_before_anything_runs(
     dags: dict[str, Any], conf: dict[str, Any]
 ) -> None:

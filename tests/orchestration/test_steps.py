@@ -60,6 +60,42 @@ def test_a_dry_run_prints_the_plan_and_gives_no_chunk(
     assert capsys.readouterr().out == planned + "dry run: nothing is done\n"
 
 
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"pipelines": "vendor_trips"}, "pipelines"),
+        ({"pipelines": "[]"}, "pipelines"),
+        ({"pipelines": '"vendor_trips"'}, "pipelines"),
+        ({"pipelines": '["vendor_trips", "vendor_trips"]'}, "pipelines"),
+        ({"pipelines": '["vendor_trips", "vendor_strips"]'}, "pipelines"),
+        ({"since": "2026-11-01T10:00:00Z", "until": ""}, "from"),
+        ({"since": "", "until": "2026-11-01T10:00:00Z"}, "from"),
+        ({"since": "2026-11-01T10:00:00Z", "until": "2026-11-01T10:00:00Z"}, "from"),
+        ({"until": "tomorrow"}, "to"),
+    ],
+)
+def test_what_is_no_choice_of_a_reconciliation_is_refused_for_good(changed: dict[str, str], field: str) -> None:
+    form = {"pipelines": '["vendor_trips"]', "since": "2026-11-01T10:00:00Z", "until": "2026-11-01T11:00:00Z"}
+    with pytest.raises(AnswerIsNo) as refused:
+        steps.choose(**{**form, **changed})
+    assert refused.value.field == field and refused.value.cure
+
+
+def test_a_reconciliation_has_one_item_for_each_pipeline_that_was_chosen() -> None:
+    chosen = [{"pipeline": "vendor_trips"}, {"pipeline": "paid_rides"}]
+    assert steps.choose('["vendor_trips", "paid_rides"]', "", "") == chosen
+    assert steps.choose('["paid_rides"]', "2026-11-01T10:00:00Z", "2026-11-01T11:00:00Z") == chosen[1:]
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_an_archive_run_starts_spark_only_where_something_is_new(
+    new: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tally.jobs.archive.lacks_nothing", lambda topic: not new)
+    assert steps.archive("rides") is not new
+    assert ("nothing new to archive of rides" in capsys.readouterr().out) is not new
+
+
 def test_a_comparison_is_found_by_its_own_ticket_and_pipeline() -> None:
     def opened(pipeline: str, ticket: str) -> int:
         return open_reconciliation(pipeline, "v1", 0, 60_000, ticket)

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from definitions import write
+from definitions import edit, write
 
 from tally.base.duration import from_millis, iso
 from tally.catalog.load import catalogue
+from tally.catalog.schedule import every
 from tally.control import incidents, ledger, runs, seals, streams
 from tally.control.store import now_ms
 from tally.supervise import sealing
@@ -29,7 +30,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def due() -> int:
     """When the last batch was due whose deadline is over."""
-    return last_due("0 * * * *", from_millis(now_ms() - HOUR))
+    return last_due(every(catalogue().pipeline("demand")), from_millis(now_ms() - HOUR))
 
 
 def streamed(at: int, watermark: int, batch: int = 0) -> None:
@@ -80,7 +81,7 @@ def test_what_was_closed_when_the_batch_was_due_and_is_not_sealed_a_deadline_lat
     (one,) = open_now()
     assert f"only those before {iso(from_millis(due() - HOUR))} are judged" in one.evidence
     assert iso(from_millis(due() - 2 * MINUTE)) in one.evidence and "within 1 hour" in one.evidence
-    assert "batch__demand" in one.cure and "reconcile__demand" in one.cure
+    assert "batch__demand" in one.cure and "archive__rides" in one.cure
     judged(due() - HOUR, due() - 2 * MINUTE)
     assert judge_sealing() == [] and open_now() == []
 
@@ -159,11 +160,28 @@ def test_a_red_task_is_the_cause_and_what_airflow_knows_is_asked_only_where_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     streamed(due() - MINUTE, due() - 2 * MINUTE)
-    judge_sealing(lambda name: f"reconcile__{name} is paused (http://a/dags/reconcile__{name})")
-    assert open_now()[0].evidence.endswith("Cause: reconcile__demand is paused (http://a/dags/reconcile__demand)")
+    judge_sealing(lambda name: f"batch__{name} is paused (http://a/dags/batch__{name})")
+    assert open_now()[0].evidence.endswith("Cause: batch__demand is paused (http://a/dags/batch__demand)")
     incidents.report("demand", sealing.BATCH_FAILED, "no disk (http://a/dags/batch__demand/runs/r/tasks/t)")
     judge_sealing(lambda _: pytest.fail("the cause is known"))
     assert "Cause: batch failed: no disk (http://a/" in open_now()[0].evidence
+    incidents.close("demand", sealing.BATCH_FAILED)
+    incidents.report("", sealing.ARCHIVE_FAILED.format("payments"), "not of its topic")
+    incidents.report("", sealing.ARCHIVE_FAILED.format("rides"), "no broker (http://a/dags/archive__rides/runs/r)")
+    judge_sealing(lambda _: pytest.fail("the cause is known"))
+    assert open_now()[0].evidence.endswith(
+        "Cause: archive of rides failed: no broker (http://a/dags/archive__rides/runs/r)"
+    )
+
+
+def test_a_pipeline_has_a_schedule_and_a_deadline_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    edit(tmp_path / "catalogue", 'key="zone"', 'key="zone", every="*/10 * * * *", deadline="2 hours"')
+    late = last_due("*/10 * * * *", from_millis(now_ms() - 2 * HOUR))
+    streamed(late - MINUTE, late - 2 * MINUTE)
+    monkeypatch.setenv("TALLY_DEADLINE", "")
+    assert judge_sealing() == ["demand"]
+    (one,) = open_now()
+    assert f"the batch of {iso(from_millis(late))} was due" in one.evidence and "within 2 hours" in one.evidence
 
 
 def test_a_broken_definition_of_a_pipeline_that_ran_is_told_at_once(tmp_path: Path) -> None:
@@ -235,8 +253,9 @@ def test_the_driver_looks_at_each_turn_and_outlives_what_goes_wrong_there() -> N
 
 def test_without_a_deadline_nothing_is_promised(monkeypatch: pytest.MonkeyPatch) -> None:
     streamed(due() - MINUTE, due() - 2 * MINUTE)
+    assert judge_sealing() == ["demand"]
     monkeypatch.setenv("TALLY_DEADLINE", "")
-    assert judge_sealing() == []
+    assert judge_sealing() == [] and open_now() == []
 
 
 def test_when_a_batch_was_due() -> None:

@@ -86,9 +86,15 @@ class Settings(BaseSettings):
         1e-9,
         description="Most that floating sums of the same events may differ by, as a share of their size.",
     )
-    batch_every: str = Field("0 * * * *", description="Cron of batch__<pipeline>, on data intervals, UTC.")
+    archive_every: str = Field(
+        "*/15 * * * *", description="Cron of archive__<topic>, UTC; as often as the most frequent batch, or more often."
+    )
+    batch_every: str = Field(
+        "0 * * * *",
+        description="Cron of batch__<pipeline>, on data intervals, UTC; minute 0 is spread: each has one of its own.",
+    )
     deadline: str = Field(
-        "1 hour", description="A batch or reconcile run not over so long after it was due is an incident; empty: never."
+        "1 hour", description="A batch run not over so long after it was due is an incident; empty: never."
     )
     freshness: str = Field("15 minutes", description="A stream that is further behind is an incident; empty: never.")
     webhook: str = Field("", description="URL that each incident is posted to as JSON, when it opens and when it ends.")

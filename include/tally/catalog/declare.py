@@ -12,12 +12,14 @@ from typing import Any, NoReturn
 
 from tally.base.duration import human, parse_duration
 from tally.base.errors import DefinitionError, TallyError
+from tally.catalog.schedule import check_cron
 from tally.catalog.schema import RESERVED, parse_schema
 from tally.catalog.spec import Events, Hopping, Pipeline, Session, Topic, Tumbling, Window
 
 NAME = re.compile(r"[a-z][a-z0-9_]*$")
 # What a comparison's rows, and those of `tally read`, hold beside the key.
 TAKEN = RESERVED | {"state", "revision", "batch", "stream", "replayed", "restated", "cause"}
+LABEL = re.compile(r"[A-Za-z0-9._-]{1,64}\Z")
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}$")
 
 
@@ -95,8 +97,15 @@ def pipeline(
     key: str | Sequence[str],
     reach: str | timedelta | None = None,
     owner: str = "tally",
+    every: str | None = None,
+    deadline: str | timedelta | None = None,
+    team: str | None = None,
+    tier: str | None = None,
 ) -> Callable[[Callable[..., Any]], Pipeline]:
-    """Declare the function below as a pipeline; `reach` is how far apart in time joined events may lie."""
+    """Declare the function below as a pipeline; `reach` is how far apart in time joined events may lie.
+
+    `every`, a cron in UTC, and `deadline` stand in for the settings of the batches; by `team` and `tier` it is found.
+    """
     where = author_line()
 
     def declare(function: Callable[..., Any]) -> Pipeline:
@@ -119,6 +128,10 @@ def pipeline(
                 line=function.__code__.co_firstlineno,
                 doc=inspect.getdoc(function) or "",
                 owner=owner,
+                every="" if every is None else check_cron(every, "every"),
+                deadline=None if deadline is None else positive(deadline, "deadline"),
+                team=label(team, "team"),
+                tier=label(tier, "tier"),
             )
         except TallyError as error:
             raise at_line(error, where, name) from None
@@ -176,6 +189,15 @@ def check_key(keys: tuple[str, ...], topics: tuple[Topic, ...], window: Window) 
             "key",
             f"one of: {', '.join(topics[0].columns)}",
         )
+
+
+def label(word: str | None, field: str) -> str:
+    """What a pipeline is found by; it becomes a tag, so it is short and has no blanks."""
+    if word is None:
+        return ""
+    if not isinstance(word, str) or not LABEL.match(word):
+        refuse(f"{word!r} is no name of a {field}", field, "up to 64 letters, digits, '.', '_' and '-'")
+    return word
 
 
 def positive(size: str | timedelta, field: str) -> timedelta:

@@ -117,6 +117,10 @@ class Pipeline:
     doc: str
     version: str = ""
     owner: str = "tally"
+    every: str = ""  # cron of its batches; empty: as the settings say
+    deadline: timedelta | None = None  # how long after it was due a batch must be over; None: as the settings say
+    team: str = ""
+    tier: str = ""
 
     @property
     def where(self) -> str:

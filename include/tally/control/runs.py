@@ -1,4 +1,4 @@
-"""What batch jobs did: archive commits, reconciliations, and which Kafka topic a name means."""
+"""What batch jobs did: archive commits, how far they came, reconciliations, and which Kafka topic a name means."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from tally.control.store import now_ms, store, upsert
-from tally.control.tables import ingests, reconciliations, seals, topics
+from tally.control.tables import ingests, reached, reconciliations, seals, topics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +59,27 @@ def ingest_history(topic: str) -> list[Ingested]:
     query = sa.select(ingests).where(ingests.c.topic == topic).order_by(ingests.c.seq)
     with store().connect() as connection:
         return [ingested(row) for row in connection.execute(query)]
+
+
+def note_reached(topic: str, moment: int) -> None:
+    """Say that the archive holds all that Kafka held at a moment (ms); idempotent by topic, the newest run counts.
+
+    A clock that is set back takes it back too: who waits does so once more, and nothing is believed for its future.
+    """
+    with store().begin() as connection:
+        upsert(connection, reached, [{"topic": topic, "moment": moment}])
+
+
+def forget_reached(topic: str) -> None:
+    """Take it back: an archive that is begun anew holds nothing yet."""
+    with store().begin() as connection:
+        connection.execute(sa.delete(reached).where(reached.c.topic == topic))
+
+
+def reached_by_topic() -> dict[str, int]:
+    """Up to which moment (ms) each archive holds all that Kafka held; one that never came to its end is left out."""
+    with store().connect() as connection:
+        return {str(row.topic): int(row.moment) for row in connection.execute(sa.select(reached))}
 
 
 def ingested(row: sa.Row[Any]) -> Ingested:

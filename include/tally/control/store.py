@@ -18,7 +18,7 @@ from tally.base.settings import settings
 from tally.control.tables import metadata
 
 # The newest of control/migrations, which a store's tables have; written here so that nothing is imported to know it.
-REVISION = "0005"
+REVISION = "0006"
 # As Alembic has it, under a name of its own: Airflow may be in the same database, and has one too.
 revisions = sa.Table("tally_revision", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
 LOCK = 0x7A11E  # any number: whoever changes the tables of a Postgres holds the lock of it

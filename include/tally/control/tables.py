@@ -63,6 +63,14 @@ ingests = Table(
     Column("committed_at", BigInteger, nullable=False),
 )
 
+# Up to which moment a topic's archive holds all that Kafka held then: its newest run that came to its end says so.
+reached = Table(
+    "reached",
+    metadata,
+    Column("topic", String(249), primary_key=True),
+    Column("moment", BigInteger, nullable=False),
+)
+
 # One row a table and commit that holds records: what it wrote, copied from its words, which are the truth.
 manifests = Table(
     "manifests",

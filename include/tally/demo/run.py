@@ -59,6 +59,7 @@ class Demo:
 
     def __init__(self, show: Show, say: Callable[[str], None], *, live: bool) -> None:
         os.environ.setdefault("TALLY_BATCH_EVERY", BATCH_EVERY)
+        os.environ.setdefault("TALLY_ARCHIVE_EVERY", BATCH_EVERY)
         os.environ.setdefault("TALLY_MAX_OFFSETS_PER_TRIGGER", MICRO_BATCH)
         os.environ.setdefault("TALLY_TRIGGER_SECONDS", PACE)
         os.environ.setdefault("TALLY_JAVA_OPTIONS", JAVA)

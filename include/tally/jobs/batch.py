@@ -9,17 +9,12 @@ from tally.base.duration import from_millis, instant, iso
 from tally.batch import restate
 from tally.catalog.load import catalogue
 from tally.catalog.ranges import Range, aligned
-from tally.catalog.spec import Pipeline
-from tally.control import runs
+from tally.jobs.archive import FEW_RECORDS, known, line, taken
 from tally.lake import memory
 from tally.lake.session import session
-from tally.sources import kafka
+from tally.sources import reached
 from tally.sources.archive import Ingest
 from tally.sources.ingest import ingest
-
-# One compiler of the JVM's does for so many records (see BRIEF): a restatement of 100,000 events took 13 CPU seconds
-# with it and 24 with both, of 400,000 14 and 19. From how many on the second one pays was not measured.
-FEW_RECORDS = 500_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +24,7 @@ class Report:
     pipeline: str
     ingested: list[Ingest]
     ranges: list[Range]
+    archived: bool = False  # it was before: nothing was looked for
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -41,32 +37,23 @@ class Report:
         }
 
     def __str__(self) -> str:
-        took = [
-            f"archived {i.archived:,} of {i.records:,} records of {i.topic}, "
-            f"{sum(i.quarantined.values()):,} quarantined"
-            for i in self.ingested
-        ]
+        took = list(map(line, self.ingested)) or ([] if self.archived else ["nothing new to ingest"])
         stated = [f"restated [{iso(from_millis(a))}, {iso(from_millis(b))})" for a, b in self.ranges]
-        return "\n".join(f"{self.pipeline}: {line}" for line in [*(took or ["nothing new to ingest"]), *stated])
+        return "\n".join(f"{self.pipeline}: {told}" for told in [*took, *stated])
 
 
 @memory.told(memory.BATCH)
-def batch(name: str, start: str, end: str, *, only: bool = False, step: str | None = None) -> Report:
-    """Ingest, then restate [from, to) of a pipeline; with a step, just that."""
+def batch(name: str, start: str, end: str, *, only: bool = False, archived: bool = False) -> Report:
+    """Archive what is new, then restate [from, to) of a pipeline.
+
+    With `archived` nothing is: the range is refused, for now, where an archive has not reached its end.
+    """
     pipeline = catalogue().pipeline(name)
     wanted = aligned((instant(start, "--from"), instant(end, "--to")), pipeline)
-    spark = session(f"tally-batch-{name}", brief=step is None and are_few(pipeline))
-    taken = [done for topic in pipeline.reads for done in ingest(spark, topic)] if step != "restate" else []
-    ranges = restate.restate(spark, pipeline, wanted, only=only).ranges if step != "ingest" else []
-    return Report(pipeline=name, ingested=taken, ranges=ranges)
-
-
-def are_few(pipeline: Pipeline) -> bool:
-    """Whether all that its topics hold, archived or not, is soon looked through."""
-    total = 0
-    for topic in pipeline.reads:
-        history = runs.ingest_history(topic.name)
-        starts = {p: start for p, (start, _) in history[0].ranges.items()} if history else {}
-        begins = starts or kafka.begin_offsets(topic.name)
-        total += sum(end - begins.get(p, 0) for p, end in kafka.end_offsets(topic.name).items())
-    return total <= FEW_RECORDS
+    topics = pipeline.reads
+    if archived:
+        reached.require(name, [topic.name for topic in topics], instant(end, "--to"))
+    spark = session(f"tally-batch-{name}", brief=sum(map(taken if archived else known, topics)) <= FEW_RECORDS)
+    done = [] if archived else [one for topic in topics for one in ingest(spark, topic)]
+    ranges = restate.restate(spark, pipeline, wanted, only=only).ranges
+    return Report(pipeline=name, ingested=done, ranges=ranges, archived=archived)

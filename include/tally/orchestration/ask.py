@@ -9,7 +9,8 @@ from typing import Any
 
 from airflow.sdk import get_current_context
 
-from tally.orchestration.graph import BATCH, RECONCILE
+from tally.catalog.load import definitions
+from tally.orchestration.graph import ARCHIVE, BATCH
 
 NO_SUCH_DAG = 404
 
@@ -20,7 +21,9 @@ def stands_in_the_way(pipeline: str) -> str:
         task = get_current_context()["ti"]
     except RuntimeError:  # by hand, and in tests
         return ""
-    found = [said for name in (BATCH, RECONCILE) if (said := of_dag(task, name.format(pipeline)))]
+    known = definitions().pipelines.get(pipeline)
+    dags = [*(ARCHIVE.format(topic.name) for topic in (known.reads if known else ())), BATCH.format(pipeline)]
+    found = [said for dag in dags if (said := of_dag(task, dag))]
     return "; ".join(found)
 
 

@@ -17,11 +17,11 @@ from tally.base.duration import human
 
 LATE = "run is late"
 # A person who starts a run over old data waits for it; nobody was promised when it is over.
-PROMISED = ("scheduled", "asset_triggered")
+PROMISED = "scheduled"
 
 
 class Due(BaseDeadlineReference):  # type: ignore[misc]
-    """When a run that the clock or an asset started was due: at the end of its interval, or when the asset changed.
+    """When a run that the clock started was due: at the end of its interval.
 
     The first run of a DAG has none: it may be of an interval that ended long before anybody was there to run it.
     """
@@ -31,7 +31,7 @@ class Due(BaseDeadlineReference):  # type: ignore[misc]
     def _evaluate_with(self, *, session: Any, dag_id: str, run_id: str) -> datetime | None:
         from airflow.models import DagRun
 
-        promised = (DagRun.dag_id == dag_id) & DagRun.run_type.in_(PROMISED)
+        promised = (DagRun.dag_id == dag_id) & (DagRun.run_type == PROMISED)
         if session.scalar(sa.select(sa.func.count()).where(promised, DagRun.run_id != run_id)) == 0:
             return None
         due: datetime | None = session.scalar(sa.select(DagRun.run_after).where(promised, DagRun.run_id == run_id))
@@ -68,5 +68,5 @@ def in_time(context: Any) -> None:
 
 
 def cause(dag_id: str) -> str:
-    """The batch's lateness and the reconciliation's are two incidents."""
+    """What the lateness of a DAG's run is called."""
     return f"{dag_id.partition('__')[0]} {LATE}"

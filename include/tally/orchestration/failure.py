@@ -9,7 +9,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from tally.base.duration import human
 from tally.base.safe_text import printable
 
-FAILED, STREAMS = "{} failed", "streams"
+FAILED, STREAMS, ARCHIVE = "{} failed", "streams", "archive"
+LONGEST_CAUSE = 64  # characters that the control store has for the cause of an incident
 A_PERSONS = "a run that a person started: clear it, or start another"
 BY_HAND = ("manual", "backfill")  # of Airflow's kinds of runs
 LONGEST = 500  # characters of what a task failed of; the page of the task has all of it
@@ -60,9 +61,18 @@ def recovered(context: Any) -> None:
     """A run is green: what was said of a red one of its DAG is over."""
     from tally.control import incidents
 
-    dag_id = str(context["dag"].dag_id)
-    kind, _, pipeline = dag_id.partition("__")
-    incidents.close(pipeline, FAILED.format(kind), done=f"run {context['run_id']} is green")
+    pipeline, kind = whose(str(context["dag"].dag_id))
+    incidents.close(pipeline, failed(kind), done=f"run {context['run_id']} is green")
+
+
+def whose(dag_id: str) -> tuple[str, str]:
+    """Of which pipeline a DAG's runs are, "" where of none or of several, and what they are called."""
+    kind, _, name = dag_id.partition("__")
+    return ("", f"{ARCHIVE} of {name}") if kind == ARCHIVE else (name, kind)
+
+
+def failed(kind: str) -> str:
+    return FAILED.format(kind)[:LONGEST_CAUSE]
 
 
 def about(context: Any) -> tuple[str, str, bool]:
@@ -71,11 +81,11 @@ def about(context: Any) -> tuple[str, str, bool]:
     One that a person started beside the clock's own has a name of its own: it neither opens nor closes theirs.
     """
     dag = context["dag"]
-    kind, _, pipeline = str(dag.dag_id).partition("__")
+    pipeline, kind = whose(str(dag.dag_id))
     chosen = pipeline or str((context.get("params") or {}).get("pipeline", "") or "")
     if dag.schedule is None:
-        return chosen, FAILED.format(kind), True
+        return chosen, failed(kind), True
     if kind == STREAMS and "ti" in context:  # its two tasks fail, and recover, each by itself
         return chosen, of_streams(context["ti"].task_id), False
     by_hand = getattr(context.get("dag_run"), "run_type", "") in BY_HAND
-    return chosen, FAILED.format(f"{kind} by hand" if by_hand else kind), by_hand
+    return chosen, failed(f"{kind} by hand" if by_hand else kind), by_hand

@@ -8,16 +8,24 @@ from typing import Any
 
 from tally.base.safe_text import LONGEST_REASON
 from tally.orchestration import runbook
-from tally.orchestration.graph import CHUNK, Graph, Node, judged
+from tally.orchestration.graph import ITEM, judged
+from tally.orchestration.nodes import Graph, Node
 
 ACTIONS = ("pause", "resume", "restart", "stop")
 # A form that only asks, or only writes a wish down, waits for no other: more at once than a catalogue has pipelines.
 BESIDE = 64
 NAME = "{{ params['pipeline'] }}"
+CHUNK = ITEM % ("plan", "from"), ITEM % ("plan", "to")
 
 
 def chosen(pipelines: list[str]) -> dict[str, Any]:
     return {"type": "string", "enum": pipelines, "title": "Pipeline"}
+
+
+def optional_time(title: str, description: str) -> dict[str, Any]:
+    return {
+        "type": ["null", "string"], "format": "date-time", "default": None, "title": title, "description": description,
+    }  # fmt: skip
 
 
 def span(pipelines: list[str]) -> dict[str, Mapping[str, Any]]:
@@ -67,6 +75,56 @@ def plan(pipelines: list[str]) -> Graph:
         at_once=BESIDE,
         params={**span(pipelines), "chunk_hours": CHUNK_HOURS},
         nodes=(planning("True"),),
+    )
+
+
+def reconcile(pipelines: list[str]) -> Graph:
+    """A form for a person: any range of one or several pipelines compared, judged and sealed; nothing is restated."""
+    item, one = "choose", {"type": "string", "enum": pipelines}
+    return Graph(
+        dag_id="reconcile",
+        title="Compare, judge and seal any range, of one or several pipelines",
+        doc=runbook.RECONCILE,
+        schedule=None,
+        tags=("tally", "reconcile"),
+        params={
+            "pipelines": {
+                "type": "array",
+                "items": one,
+                "minItems": 1,
+                "uniqueItems": True,
+                "title": "Pipelines",
+                "examples": pipelines,
+            },
+            "from": optional_time("From", "Start of the first window, UTC; empty: all that is closed and not sealed."),
+            "to": optional_time("To", "Windows that start before this, UTC."),
+        },
+        nodes=(
+            Node(
+                id="choose",
+                kind="python",
+                runs="choose",
+                doc="Looks at the form; each of its pipelines is then compared, judged and sealed by itself.",
+                keywords={
+                    "pipelines": "{{ params['pipelines'] | tojson }}",
+                    "since": "{{ params['from'] or '' }}",
+                    "until": "{{ params['to'] or '' }}",
+                },
+                timeout=timedelta(minutes=5),
+            ),
+            *judged(
+                ITEM % (item, "pipeline"),
+                arguments=(
+                    "{{ '--from=' ~ params['from'] if params['from'] else '' }}",
+                    "{{ '--to=' ~ params['to'] if params['to'] else '' }}",
+                ),
+                after=("choose",),
+                per_item_of=item,
+                group="each",
+                called_by="pipeline",
+                assets=False,
+            ),
+        ),
     )
 
 
@@ -138,14 +196,18 @@ def backfill(pipelines: list[str]) -> Graph:
                 runs="batch.py",
                 doc="Ingests what is new and restates the chunk's windows.",
                 after=("plan",),
-                arguments=(NAME, "--from", CHUNK % "from", "--to", CHUNK % "to", "--only"),
+                arguments=(NAME, "--from", CHUNK[0], "--to", CHUNK[1], "--only"),
                 per_item_of=item,
+                group="chunk",
+                called_by="from",
             ),
             *judged(
                 NAME,
-                arguments=("--from", CHUNK % "from", "--to", CHUNK % "to"),
+                arguments=("--from", CHUNK[0], "--to", CHUNK[1]),
                 after=("restate",),
                 per_item_of=item,
+                group="chunk",
+                called_by="from",
                 assets=False,
             ),
         ),

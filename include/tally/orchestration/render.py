@@ -26,15 +26,14 @@ from tally.orchestration.application import SparkApplication
 from tally.orchestration.call import call, of_form
 from tally.orchestration.deadline import alert, in_time
 from tally.orchestration.failure import out_of_time, recovered, red, red_unless_told
-from tally.orchestration.graph import Graph, Node, Schedule
+from tally.orchestration.graph import PATIENCE
+from tally.orchestration.nodes import Graph, Node, Schedule
 from tally.orchestration.trigger import StreamsNeedAction
+from tally.orchestration.wait import ArchiveWait
 
-# Before any data: with catchup off it makes no run, and a native backfill may go back as far as it likes. A cron tick
-# has none: with a start date Airflow would make up for the last tick at once, a maintenance in the first minute.
+# Before any data: with catchup off it makes no run of long ago, and a native backfill may go back as far as it likes. A
+# DAG with one makes up for the last tick at once: an archive should, and a maintenance in the first minute should not.
 START = datetime(2000, 1, 1, tzinfo=UTC)
-
-# A stream that is down does not wait behind a batch for a worker.
-URGENT = 1000
 
 # What the watcher updates; its name is what the UI shows beside the streams DAG.
 NEED = "streams_need_action"
@@ -61,11 +60,16 @@ def render(graph: Graph) -> DAG:
         dagrun_timeout=graph.timeout,
         tags=list(graph.tags),
         params={name: param(dict(schema)) for name, schema in graph.params.items()},
-        user_defined_macros=macros(),
+        user_defined_macros=macros(graph.schedule),
         deadline=alert(graph.deadline, graph.pipeline) if graph.deadline else None,
         on_success_callback=when_green(graph),
         on_failure_callback=out_of_time,
-        default_args={"owner": graph.owner, **RETRY},
+        default_args={
+            "owner": graph.owner,
+            "priority_weight": graph.weight,
+            "weight_rule": "upstream",
+            **RETRY,
+        },
     )
     with dag:
         first = of_form(graph.params)  # to ignore a field, where a range may be meant by it, is to do something else
@@ -99,7 +103,7 @@ def timetable(schedule: Schedule | None) -> Any:
         watcher = AssetWatcher(name="streams", trigger=StreamsNeedAction())
         clock = CronTriggerTimetable(schedule.of, timezone="UTC")
         return AssetOrTimeSchedule(timetable=clock, assets=[Asset(NEED, watchers=[watcher])])
-    return [Asset(schedule.of)] if schedule.kind == "asset" else schedule.of
+    return schedule.of
 
 
 def param(schema: dict[str, Any]) -> Param:
@@ -113,7 +117,6 @@ def operator(node: Node, before: Callable[[Any], None] | None = None) -> BaseOpe
         "task_id": node.id,
         "doc_md": node.doc,
         "retries": node.retries,
-        "priority_weight": URGENT if node.urgent else 1,
         "execution_timeout": node.timeout,
         "pre_execute": before,
         "on_failure_callback": red_unless_told if node.tells else red,
@@ -122,12 +125,14 @@ def operator(node: Node, before: Callable[[Any], None] | None = None) -> BaseOpe
     }
     if node.per_item_of:
         common["map_index_template"] = (
-            f"{{{{ ti.xcom_pull(task_ids='{node.per_item_of}', map_indexes=-1)[ti.map_index]['from'] }}}}"
+            f"{{{{ ti.xcom_pull(task_ids='{node.per_item_of}', map_indexes=-1)[ti.map_index]['{node.called_by}'] }}}}"
         )
     if node.kind == "spark":
         return SparkApplication(
             script=node.runs, arguments=node.arguments, first=node.first, pool=settings().spark_pool, **common
         )
+    if node.kind == "wait":
+        return ArchiveWait(topics=node.archives, until=node.until, patience=PATIENCE, **common)
     return PythonOperator(
         python_callable=call,
         op_args=[node.runs],
@@ -140,7 +145,7 @@ def operator(node: Node, before: Callable[[Any], None] | None = None) -> BaseOpe
 def mapped(nodes: list[Node], source: BaseOperator) -> dict[str, BaseOperator]:
     """One group of tasks for each item of the source's list; the tasks find their item by their map index."""
 
-    @task_group(group_id="chunk")  # type: ignore[untyped-decorator]
+    @task_group(group_id=nodes[0].group)  # type: ignore[untyped-decorator]
     def chunk(item: Any) -> None:
         inside = {node.id: operator(node) for node in nodes}
         for node in nodes:
@@ -152,9 +157,9 @@ def mapped(nodes: list[Node], source: BaseOperator) -> dict[str, BaseOperator]:
     return {}
 
 
-def macros() -> dict[str, Callable[[Any], str]]:
+def macros(schedule: Schedule | None) -> dict[str, Callable[[Any], str]]:
     """`since` and `until` of a run: its data interval, or for a run without one the last whole interval before it."""
-    every = settings().batch_every
+    every = schedule.of if schedule and schedule.kind == "interval" else settings().batch_every
 
     def interval(dag_run: Any) -> tuple[datetime, datetime]:
         start, end = dag_run.data_interval_start, dag_run.data_interval_end

@@ -42,46 +42,67 @@ for one another. One that was asked for before another of the same stream, and c
 minutes or cannot (it stays wanted: `tally status`); or the control store did not answer, which is retried.
 """
 
+ARCHIVE = """\
+### The archive of `{topic}`
+Read by: {readers}.
+
+**ingest** appends the next Kafka offsets to `archive/{topic}`, exactly once, with refused records in quarantine, in
+commits of at most `TALLY_MAX_OFFSETS_PER_INGEST` records. Then it says up to which moment the archive holds all that
+Kafka held: the batches of these pipelines wait for that. Where nothing is new it says so without starting Spark. One
+run at a time; a run that was missed is made up for by the next one.
+
+**Paused:** nothing is archived, and no batch of these pipelines goes on; each says so.
+
+**Red:** retried twice on its own. A message of lost records gives topic, partition and offsets: lengthen the topic's
+retention; `tally plan PIPELINE` says what can still be restated. Anything else: mend what the last log lines name; the
+next run goes on where this one ended.
+"""
+
 BATCH = """\
-### The batch layer of `{name}`
+### The batch layer of `{name}`, to its seals
 {what}
 
 | window | key | topics | version |
 |---|---|---|---|
 | {window} | {key} | {topics} | `{version}` |
 
-For each data interval: **ingest** appends the next Kafka offsets to the archive, exactly once, with refused records in
-quarantine; **restate** runs the pipeline's function over the archive and replaces the windows of the interval, and
-every older window that newly arrived late events touch. Doing it again gives the same rows.
+For each data interval: **wait** until `archive__<topic>` has archived all that Kafka held at the interval's end,
+without a worker; **restate** runs the pipeline's function over the archive and replaces the windows of the interval,
+and every older window that newly arrived late events touch; **compare** finds where both layers differ, over all
+windows that are closed and not sealed, and the causes (late, duplicate, skipped, in flight, applied twice, split
+session, rounding); **judge** checks them with Great Expectations; **seal** makes the windows final with a revision.
+Doing it again gives the same. Skipped `judge` and `seal`: no window has closed since.
 
-**Red:** retried twice on its own. A message of lost records gives topic, partition and offsets: lengthen the topic's
-retention; `tally plan {name}` says what can still be restated. Anything else: mend what the last log lines name and
-clear the task.
-
-**A range again:** `airflow backfill create --dag-id batch__{name} --from-date … --to-date …
---reprocess-behavior completed`, or the `backfill` DAG, which reconciles too.
-"""
-
-RECONCILE = """\
-### Both layers of `{name}` agree, or every difference has its cause
-{what} (windows: {window}; key: {key})
-
-Runs after each batch over all windows that are closed and not sealed. **compare** finds the differences and their
-causes (late, duplicate, skipped, in flight, applied twice, split session, rounding), **judge** checks them with Great
-Expectations, **seal** makes the windows final with a revision. Skipped: no window has closed since.
+**Purple `wait`:** its log says which archive it waits for, and whether that DAG is paused. **Red `wait`:** that took
+two hours; it names the DAG to look at.
 
 **Red `judge`:** something is unexplained or does not add up, and the windows are held. The log's last line gives the
 verdict and where the rows and the Data Docs are. It is not retried: the answer would be the same. Look at the rows
 (`tally reconcile {name} --from … --to …`), mend the cause, restate the range with the `backfill` DAG, and it is judged
 again.
 
-**By hand:** trigger it with `from` and `to` to compare a range again.
+**Red elsewhere:** retried twice on its own. Mend what the last log lines name and clear the task.
+
+**A range again:** `airflow backfill create --dag-id batch__{name} --from-date … --to-date …
+--reprocess-behavior completed`, or the `backfill` DAG; both compare, judge and seal it. Without restating: `reconcile`.
+"""
+
+RECONCILE = """\
+### Both layers of a pipeline agree, or every difference has its cause
+Each `batch__<pipeline>` compares, judges and seals its own interval; this is for any other range, or for one again
+after a cause is mended. Fill in the form: one pipeline or several, and a range; without one, all that is closed and not
+sealed. Nothing is restated: `backfill` does that too. Each pipeline is compared, judged and sealed by itself: a red one
+can be cleared alone. Skipped: there was nothing to compare.
+
+**Red `choose`:** the form is wrong; the message names the field.
+**Red `judge`:** something is unexplained or does not add up, and the windows are held; see `batch__<pipeline>`.
 """
 
 BROKEN = """\
 ### The definition of `{name}` cannot be loaded
 Nothing of it is stated, compared or sealed until its file loads again; what is sealed stays served, and its stream goes
-on with the definition that it began with. The DAGs of the other pipelines are as always.
+on with the definition that it began with. Its topics are archived all the same, where `topics.py`
+loads. The DAGs of the other pipelines are as always.
 
 **Red `definition`:** its last line says what is wrong, with the file, the line and the cure, as `tally check` does.
 Mend the file: within a minute or two this DAG has its own tasks again, and its next run does what was missed.
@@ -103,7 +124,7 @@ ends there. Backfills wait for one another, dry runs too: the `plan` DAG prints 
 restated, compared, judged and sealed on its own: a red chunk holds only its own windows and can be cleared alone.
 
 **Red `plan`:** the form is wrong, or records are gone; the message names field, partition and offsets.
-**Red `judge`:** see `reconcile__<pipeline>`.
+**Red `judge`:** see `batch__<pipeline>`.
 """
 
 MAINTAIN = """\

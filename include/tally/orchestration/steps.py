@@ -5,6 +5,7 @@ None starts a Spark session. Those of the streams DAG alone need Airflow: for it
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import time
@@ -14,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tally.base.duration import parse_duration, parse_instant, to_millis
+from tally.base.duration import iso, parse_duration, parse_instant, to_millis
 from tally.base.errors import AnswerIsNo, TallyError
 from tally.base.safe_text import printable, quoted
 from tally.base.settings import settings
@@ -134,11 +135,11 @@ def check_form(conf: Mapping[str, Any], form: Collection[str]) -> None:
         raise AnswerIsNo("no such field", field=", ".join(map(quoted, unknown)), cure=cure)
 
 
-def known(name: str) -> Pipeline:
+def known(name: str, field: str = "pipeline") -> Pipeline:
     """The pipeline of that name; one that the form does not offer will not be there when it is tried again."""
     from tally.catalog.load import catalogue
 
-    with for_good("pipeline"):
+    with for_good(field):
         return catalogue().pipeline(name)
 
 
@@ -172,6 +173,35 @@ def plan(pipeline: str, since: str, until: str, chunk_hours: str, dry_run: str) 
         print("dry run: nothing is done")
         return []
     return [chunk.as_dict() for chunk in made.chunks]
+
+
+def archive(topic: str) -> bool:
+    """Say that nothing is new of a topic, if that is so; whether it is."""
+    from tally.jobs.archive import without_spark
+
+    said = without_spark(topic)
+    print(said or "there is something to archive: Spark does that")
+    return said is not None
+
+
+def choose(pipelines: str, since: str, until: str) -> list[dict[str, str]]:
+    """The pipelines of a form, one item each; unknown ones, and what is no range, are refused."""
+    try:
+        names = json.loads(pipelines)
+    except ValueError:
+        names = None
+    if not isinstance(names, list) or not names or len({*map(str, names)}) < len(names):
+        raise AnswerIsNo(f"{quoted(pipelines)} is no list of pipelines", field="pipelines", cure="choose one or more")
+    chosen = [known(str(name), "pipelines").name for name in names]
+    if bool(since) != bool(until):
+        raise AnswerIsNo("half a range", field="from", cure="give both, or neither for all that is due")
+    if since:
+        with for_good():
+            start, end = parse_instant(since, field="from"), parse_instant(until, field="to")
+        if start >= end:
+            raise AnswerIsNo(f"{iso(start)} is not before {iso(end)}", field="from", cure="give from < to")
+    print(f"{since} to {until} of" if since else "all that is closed and not sealed of", ", ".join(chosen))
+    return [{"pipeline": name} for name in chosen]
 
 
 def compare(*arguments: str) -> bool:

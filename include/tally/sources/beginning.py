@@ -67,13 +67,23 @@ def note(spark: SparkSession, topic: Topic) -> None:
     newest = delta.newest(settings().table("archive", topic.name), "ingest")
     if newest is None:
         return
-    said, known = newest.words.get("beginning"), beginnings.known(topic.name)
-    if known is None or (said is not None and known != (said["at"], said["partitions"])):
-        told = said or words(topic, {})
+    if not is_noted(topic, newest):
+        told = newest.words.get("beginning") or words(topic, {})
         partitions = {int(partition): dict(found) for partition, found in told["partitions"].items()}
         times = newest_times(spark, topic, partitions)
         kept = {partition: {**found, "newest": times.get(partition)} for partition, found in partitions.items()}
         beginnings.keep(topic.name, told["at"], kept)
+    mark(topic)
+
+
+def is_noted(topic: Topic, newest: delta.Commit) -> bool:
+    """Whether the control store knows what the archive's newest ingest says of the beginning."""
+    said, known = newest.words.get("beginning"), beginnings.known(topic.name)
+    return known is not None and (said is None or known == (said["at"], said["partitions"]))
+
+
+def mark(topic: Topic) -> None:
+    """Take seals back on windows before the beginning, of each pipeline that reads the topic."""
     for pipeline in catalogue().readers(topic.name):
         beginnings.mark(pipeline)
 

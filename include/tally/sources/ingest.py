@@ -17,6 +17,8 @@ from tally.base.errors import AnswerIsNo
 from tally.base.failpoints import failpoint
 from tally.base.settings import settings
 from tally.catalog.spec import Topic
+from tally.control import runs
+from tally.control.store import now_ms
 from tally.host import lock
 from tally.lake import delta, tables
 from tally.lake.session import jvm_pid
@@ -37,9 +39,11 @@ def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
         archive.make_tables(spark, topic)
         redecode.bring(spark, topic)
         done: list[Ingest] = []
+        asked = now_ms()
         ends = kafka.end_offsets(topic.name)  # later records are the next run's: a live topic never ends
         last = archive.progress(topic)
         if last is None:
+            runs.forget_reached(topic.name)
             beginning.report_never_archived(topic, kafka.begin_offsets(topic.name))
         commit_copies.repair(topic)
         if last is not None:
@@ -48,12 +52,31 @@ def ingest(spark: SparkSession, topic: Topic) -> list[Ingest]:
             plan = next_range(topic, last, ends)
             if plan is None:
                 beginning.note(spark, topic)
+                runs.note_reached(topic.name, asked)
                 return done
             seq, ranges = plan
             starts = {p: start for p, (start, _) in ranges.items()}
             kafka.check_retained(topic.name, starts, starts, who=None)
             last = append(spark, topic, identity, seq, ranges, last)
             done.append(last)
+
+
+def lacks_nothing(topic: Topic) -> bool:
+    """Whether the archive holds all that Kafka has, and needs nothing else; if so, it is noted. No Spark."""
+    with lock.table("archive", topic.name):
+        kafka.check_identity(topic.name)
+        asked = now_ms()
+        ends = kafka.end_offsets(topic.name)
+        last, newest = archive.progress(topic), delta.newest(archive.path(topic), "ingest")
+        if last is None or newest is None or last.contract != contract.of(topic) or redecode.unfinished(topic):
+            return False
+        commit_copies.repair(topic)
+        commit_copies.check_last(topic, last)
+        if next_range(topic, last, ends) is not None or not beginning.is_noted(topic, newest):
+            return False
+        beginning.mark(topic)
+        runs.note_reached(topic.name, asked)
+        return True
 
 
 def next_range(topic: Topic, last: Ingest | None, ends: dict[int, int]) -> tuple[int, Offsets] | None:

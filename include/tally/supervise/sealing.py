@@ -8,7 +8,7 @@ not sealed a deadline later. Only the cause is asked of others.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -17,9 +17,10 @@ from croniter import croniter
 from tally.base.duration import from_millis, human, instant, iso, millis, parse_duration, to_millis
 from tally.base.errors import TallyError
 from tally.base.settings import settings
+from tally.catalog import schedule
 from tally.catalog.load import definitions
 from tally.catalog.ranges import closed_starts, floor
-from tally.catalog.spec import Pipeline
+from tally.catalog.spec import Pipeline, Topic
 from tally.control import incidents, ledger, runs, seals, streams
 from tally.control.runs import Reconciliation
 from tally.control.store import now_ms
@@ -28,7 +29,8 @@ from tally.supervise.watch import is_watched
 
 STOPPED = "sealing has stopped"
 # What a task's failure is told as, by whichever scheduler runs it.
-RED = BATCH_FAILED, RECONCILE_FAILED = "batch failed", "reconcile failed"
+BATCH_FAILED, ARCHIVE_FAILED = "batch failed", "archive of {} failed"
+LONGEST_CAUSE = 64  # characters that the control store has for it
 # Of these it is known what a batch did: a person's comparisons of other ranges may stand before the clock's last one.
 LOOK_BACK = 5
 
@@ -62,21 +64,25 @@ def at(ms: int) -> str:
 
 def judge_sealing(ask: Ask = lambda _: "") -> list[str]:
     """Open an incident for each pipeline whose sealing has stopped, close it for each other; the names of those."""
-    within = settings().run_deadline
-    if within is None:
-        return []
     known, stopped = definitions(), []
     for name in known.broken:
-        if streams.stream(name):  # one that never ran owes nothing; `tally check` and `tally status` name it
+        within = settings().run_deadline
+        if within is not None and streams.stream(
+            name
+        ):  # one that never ran owes nothing; `tally check` and `tally status` name it
             said = str(known.broken[name]).splitlines()[0]
             tell(name, "nothing of it is stated or sealed", f"its definition cannot be loaded: {said}", within)
             stopped.append(name)
     for pipeline in known.pipelines.values():
+        within = schedule.deadline(pipeline)
+        if within is None:
+            incidents.close(pipeline.name, STOPPED, done="nothing is promised of it any more")
+            continue
         owed = debt(pipeline, within)
         if owed is None:
             incidents.close(pipeline.name, STOPPED, done="all that was due is sealed")
             continue
-        tell(pipeline.name, str(owed), why(pipeline, owed) or ask(pipeline.name), within)
+        tell(pipeline.name, str(owed), why(pipeline, owed) or ask(pipeline.name), within, pipeline.reads)
         stopped.append(pipeline.name)
     there = known.broken.keys() | known.pipelines.keys()  # none at all: a folder that is not there for the moment
     gone = {one.pipeline for one in incidents.opened() if there and one.cause == STOPPED} - there
@@ -85,11 +91,12 @@ def judge_sealing(ask: Ask = lambda _: "") -> list[str]:
     return stopped
 
 
-def tell(name: str, owed: str, cause: str, within: timedelta) -> None:
+def tell(name: str, owed: str, cause: str, within: timedelta, topics: Sequence[Topic] = ()) -> None:
     """Report it, with what is known of its cause."""
     promise = f"promised: within {human(within)} of the end of each batch interval"
+    dags = [*(f"archive__{topic.name}" for topic in topics), f"batch__{name}"]
     cure = (
-        f"is Airflow up, batch__{name} and reconcile__{name} there, not paused, and their last runs green? "
+        f"is Airflow up, {' and '.join(dags)} there, not paused, and the last runs green? "
         f"tally reconcile {name} seals by hand what the batch has stated"
     )
     evidence = f"{owed} ({promise}). Cause: {cause or 'not known from here'}"
@@ -101,7 +108,7 @@ def debt(pipeline: Pipeline, within: timedelta, now: datetime | None = None) -> 
 
     A stream's own watermark of that time says what was closed, so a quiet topic owes nothing, nor does a new stream.
     """
-    due = last_due(settings().batch_every, (now or from_millis(now_ms())) - within)
+    due = last_due(schedule.every(pipeline), (now or from_millis(now_ms())) - within)
     newest = ledger.newest(pipeline.name, pipeline.version)
     then = newest and ledger.last_where(newest, lambda batch: batch.committed_at <= due)
     if not then or then.watermark <= 0:
@@ -159,7 +166,9 @@ def ended_well(row: Reconciliation, judged: int) -> bool:
 
 def why(pipeline: Pipeline, owed: Debt) -> str:
     """The cause as far as the control store knows it; "" where it does not."""
-    red = [one for one in incidents.opened(pipeline.name) if one.cause in RED]
+    red = [one for one in incidents.opened(pipeline.name) if one.cause == BATCH_FAILED]
+    causes = {ARCHIVE_FAILED.format(topic.name)[:LONGEST_CAUSE] for topic in pipeline.reads}
+    red += [one for one in incidents.opened("") if one.cause in causes]
     if red:
         return "; ".join(f"{one.cause}: {one.evidence}" for one in red)
     newest = next(iter(runs.reconciliation_history(pipeline.name, limit=1)), None)
