@@ -201,18 +201,21 @@ def test_dags_are_found_by_topic(dags: dict[str, Any]) -> None:
 
 
 def test_who_is_first_where_a_slot_is_waited_for(dags: dict[str, Any]) -> None:
-    """A stream that is down, an archive, a batch of now, and last what a person wants of long ago."""
+    """A stream that is down, a batch that is begun, an archive, a batch that is not, and last what was long ago."""
     from airflow.serialization.serialized_objects import DagSerialization
 
-    def weights(*dag_ids: str) -> list[int]:
+    def weights(*dag_ids: str) -> dict[str, int]:
         made = [DagSerialization.from_dict(DagSerialization.to_dict(dags[one])) for one in dag_ids]
-        return [task.weight_rule.get_weight(SimpleNamespace(task=task)) for dag in made for task in dag.tasks]
+        tasks = [task for dag in made for task in dag.tasks]
+        return {task.task_id: task.weight_rule.get_weight(SimpleNamespace(task=task)) for task in tasks}
 
     tasks = [dags["backfill"].task_dict[name] for name in ("plan", "chunk.restate", "chunk.compare", "chunk.seal")]
     assert [task.weight_rule for task in tasks] == ["upstream"] * 4, "a chunk that is begun is ended first"
-    assert min(weights("streams")) > max(weights(*ARCHIVES))
-    assert min(weights(*ARCHIVES)) > max(weights(*BATCHES))
-    assert min(weights(*BATCHES)) > max(weights("backfill", "reconcile", "maintain"))
+    live, late = weights(*ARCHIVES, *BATCHES).values(), weights("backfill", "reconcile", "maintain").values()
+    assert min(weights("streams").values()) > max(live) and min(live) > max(late)
+    (archive,) = weights(*ARCHIVES).values()
+    before = {task for task, weight in weights("batch__vendor_trips").items() if weight > archive}
+    assert before == {"compare", "judge", "seal"}, "what is begun is ended, and what is not has more to state with it"
 
 
 def test_the_batch_schedule_is_a_setting(monkeypatch: pytest.MonkeyPatch, airflow_home: Path) -> None:
@@ -261,6 +264,24 @@ def test_spark_work_is_a_spark_submit_in_the_pool(dags: dict[str, Any], monkeypa
         assert task.pool == "default_pool"
         assert task.first == first.get(Path(task.application).name, "")
         assert Path(task.application).is_file(), task.application
+
+
+def test_what_can_wait_and_what_may_not_have_pools_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, airflow_home: Path
+) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    for name in ("spark", "backfill", "supervision"):
+        monkeypatch.setenv(f"TALLY_{name.upper()}_POOL", name)
+    taken: dict[str, set[str]] = {}
+    for dag in DagBag(str(REPO / "dags")).dags.values():
+        for task in dag.tasks:
+            taken.setdefault(dag.dag_id.split("__")[0], set()).add(task.pool)
+    few = {"default_pool"}  # steps of seconds, which start no Spark
+    assert taken == {
+        "archive": {"spark"}, "batch": {"spark"} | few, "streams": {"supervision"}, "control": few, "plan": few,
+        "reconcile": {"backfill"} | few, "backfill": {"backfill"} | few, "maintain": {"backfill"} | few,
+    }  # fmt: skip
 
 
 def test_the_backfill_form_is_typed(dags: dict[str, Any]) -> None:

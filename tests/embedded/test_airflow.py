@@ -45,7 +45,8 @@ def test_its_environment_is_this_homes_and_keeps_what_a_person_set(
     assert env["AIRFLOW_HOME"] == str(tmp_path / "airflow")
     assert env["AIRFLOW__CORE__PARALLELISM"] == "16"
     assert env["AIRFLOW__API__PORT"] == "4242"
-    assert env["TALLY_SPARK_POOL"] == airflow.POOL
+    assert {env[f"TALLY_{kind}_POOL"] for kind in ("SPARK", "BACKFILL", "SUPERVISION")} == set(airflow.POOLS)
+    assert len(airflow.POOLS) < int(env["AIRFLOW__CORE__PARALLELISM"]), "with one slot each, no pool fills the executor"
 
 
 def test_nothing_to_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

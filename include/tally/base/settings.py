@@ -100,7 +100,13 @@ class Settings(BaseSettings):
     webhook: str = Field("", description="URL that each incident is posted to as JSON, when it opens and when it ends.")
     webhook_secret: str = Field("", description="What each post to the webhook is signed with; empty: it is not.")
     notifiers: str = Field("", description="Import paths of Airflow notifiers that are told too, separated by commas.")
-    spark_pool: str = Field("default_pool", description="Airflow pool that Spark tasks take a slot of.")
+    spark_pool: str = Field(
+        "default_pool", description="Airflow pool that Spark tasks of archives and batches take a slot of."
+    )
+    backfill_pool: str = Field(
+        "default_pool", description="The same of what can wait: backfills, reconciliations by hand, maintenance."
+    )
+    supervision_pool: str = Field("default_pool", description="Airflow pool that tasks of `streams` take a slot of.")
     keep_ledger: str = Field("7 days", description="How long a micro-batch has a row of its own in the control store.")
     vacuum_hours: int = Field(168, ge=168, description="Age of unneeded table files before `maintain` removes them.")
     audit_within: str = Field(

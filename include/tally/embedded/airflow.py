@@ -25,7 +25,14 @@ from tally.embedded.tidy import tidy, url
 from tally.host import lock, process
 from tally.host.waiting import until
 
-POOL = "tally_spark"
+# Each with one slot: two JVMs at once are slower on two cores than one after the other. A backfill beside a batch is
+# the exception, so that the batch need not wait. Together they are less than the four tasks that run at once.
+POOL, BACKFILL_POOL, SUPERVISION_POOL = "tally_spark", "tally_backfill", "tally_supervision"
+POOLS = {
+    POOL: "Archives and batches, one at a time",
+    BACKFILL_POOL: "What can wait: backfills, reconciliations by hand, maintenance",
+    SUPERVISION_POOL: "Looks after the streams",
+}
 DEFAULT_PORT = 8080
 # Seconds until all four parts answer: 21-35 s alone on two cores, three times that beside a starting stream.
 START_PATIENCE = 240.0
@@ -60,7 +67,7 @@ def start(*, wait: bool = True) -> Running:
     running = Running(url=f"http://localhost:{port}", port=port, pid=found.pid, started=started, note=note)
     if wait:
         wait_until_healthy(running, found)
-        make_pool(running)
+        make_pools(running)
     return running
 
 
@@ -126,6 +133,8 @@ def environment(run: Settings, port: int) -> dict[str, str]:
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": url(run),
         "TALLY_SPARK_POOL": POOL,
+        "TALLY_BACKFILL_POOL": BACKFILL_POOL,
+        "TALLY_SUPERVISION_POOL": SUPERVISION_POOL,
         "GX_ANALYTICS_ENABLED": "false",
     }
     ours = {
@@ -192,10 +201,15 @@ def wait_until_healthy(running: Running, leader: psutil.Process) -> None:
     )
 
 
-def make_pool(running: Running) -> None:
-    """One slot for Spark tasks: two JVMs at once are slower on two cores than one after the other."""
-    pool = {"name": POOL, "slots": 1, "description": "Spark jobs, one at a time", "include_deferred": False}
-    cure = f"airflow pools set {POOL} 1 Spark"
+def make_pools(running: Running) -> None:
+    """Have each pool there; one that is there already keeps the slots that somebody gave it."""
+    for name, what in POOLS.items():
+        make_pool(running, {"name": name, "slots": 1, "description": what, "include_deferred": False})
+
+
+def make_pool(running: Running, pool: dict[str, Any]) -> None:
+    """Have one pool there."""
+    cure = f"airflow pools set {pool['name']} 1 Tally"
 
     def is_there() -> bool:
         try:
@@ -203,12 +217,12 @@ def make_pool(running: Running) -> None:
         except OSError as error:  # HTTPError is one; 409: it is there already, 5xx: the database is busy
             code = getattr(error, "code", 500)
             if code < 500 and code != 409:
-                raise TallyError(f"Airflow's pool {POOL} cannot be made: {error}", cure=cure) from None
+                raise TallyError(f"Airflow's pool {pool['name']} cannot be made: {error}", cure=cure) from None
             return bool(code == 409)
         return True
 
     if not until(is_there, seconds=START_PATIENCE, every=1.0):
-        raise TallyError(f"Airflow's pool {POOL} cannot be made: its API does not answer", cure=cure)
+        raise TallyError(f"Airflow's pool {pool['name']} cannot be made: its API does not answer", cure=cure)
 
 
 def token(running: Running) -> str:

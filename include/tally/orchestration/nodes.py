@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Literal
 
-# Who is first where several wait for a worker, or for a slot of one pool; each task counts for as much more as stand
-# before it in its DAG, so that what is begun is ended first. A stream that is down waits for no batch, and an archive,
-# which pipelines wait for, for none of theirs; a batch of now is before whatever a person wants of long ago.
-URGENT, FEEDING, LIVE, ANY_TIME = 1000, 100, 10, 1
+# Who is first where several wait for a worker, or for a slot of one pool. A task counts for as many times its DAG's
+# weight as it stands deep in it, so that what is begun is ended first. A stream that is down waits for no batch, and a
+# batch of now for nothing that a person wants of long ago. An archive is after comparisons, or four pipelines whose
+# tasks take as long as their interval would seal nothing, and before restatements, which have more to state with it.
+URGENT, FEEDING, LIVE, ANY_TIME = 1000, 25, 10, 1
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -27,7 +28,7 @@ from tally.orchestration.call import call, of_form
 from tally.orchestration.deadline import alert, in_time
 from tally.orchestration.failure import out_of_time, recovered, red, red_unless_told
 from tally.orchestration.graph import PATIENCE
-from tally.orchestration.nodes import Graph, Node, Schedule
+from tally.orchestration.nodes import ANY_TIME, URGENT, Graph, Node, Schedule
 from tally.orchestration.trigger import StreamsNeedAction
 from tally.orchestration.wait import ArchiveWait
 
@@ -74,9 +75,10 @@ def render(graph: Graph) -> DAG:
     with dag:
         first = of_form(graph.params)  # to ignore a field, where a range may be meant by it, is to do something else
         alone = [node for node in graph.nodes if not node.per_item_of]
-        tasks = {node.id: operator(node, None if node.after else first) for node in alone}
+        taking = pools(graph)
+        tasks = {node.id: operator(node, taking, None if node.after else first) for node in alone}
         for source in sorted({node.per_item_of for node in graph.nodes} - {""}):
-            tasks |= mapped([node for node in graph.nodes if node.per_item_of == source], tasks[source])
+            tasks |= mapped([node for node in graph.nodes if node.per_item_of == source], tasks[source], taking)
         for before, after in graph.edges:
             if after in tasks and before in tasks:
                 tasks[before].set_downstream(tasks[after])
@@ -111,7 +113,23 @@ def param(schema: dict[str, Any]) -> Param:
     return Param(schema.pop("default"), **schema) if "default" in schema else Param(**schema)
 
 
-def operator(node: Node, before: Callable[[Any], None] | None = None) -> BaseOperator:
+@dataclass(frozen=True)
+class Pools:
+    """Whose slots a DAG's tasks take: those that start Spark, and the others."""
+
+    spark: str
+    others: str = "default_pool"
+
+
+def pools(graph: Graph) -> Pools:
+    """A batch of now is not behind what a person wants of long ago, and a stream that is down is behind neither."""
+    run = settings()
+    if graph.weight == URGENT:
+        return Pools(run.supervision_pool, run.supervision_pool)
+    return Pools(run.backfill_pool if graph.weight == ANY_TIME else run.spark_pool)
+
+
+def operator(node: Node, taking: Pools, before: Callable[[Any], None] | None = None) -> BaseOperator:
     """A node's task, and what is done before it."""
     common: dict[str, Any] = {
         "task_id": node.id,
@@ -129,7 +147,7 @@ def operator(node: Node, before: Callable[[Any], None] | None = None) -> BaseOpe
         )
     if node.kind == "spark":
         return SparkApplication(
-            script=node.runs, arguments=node.arguments, first=node.first, pool=settings().spark_pool, **common
+            script=node.runs, arguments=node.arguments, first=node.first, pool=taking.spark, **common
         )
     if node.kind == "wait":
         return ArchiveWait(topics=node.archives, until=node.until, patience=PATIENCE, **common)
@@ -138,16 +156,17 @@ def operator(node: Node, before: Callable[[Any], None] | None = None) -> BaseOpe
         op_args=[node.runs],
         op_kwargs={"keywords": dict(node.keywords)},
         show_return_value_in_logs=False,
+        pool=taking.others,
         **common,
     )
 
 
-def mapped(nodes: list[Node], source: BaseOperator) -> dict[str, BaseOperator]:
+def mapped(nodes: list[Node], source: BaseOperator, taking: Pools) -> dict[str, BaseOperator]:
     """One group of tasks for each item of the source's list; the tasks find their item by their map index."""
 
     @task_group(group_id=nodes[0].group)  # type: ignore[untyped-decorator]
     def chunk(item: Any) -> None:
-        inside = {node.id: operator(node) for node in nodes}
+        inside = {node.id: operator(node, taking) for node in nodes}
         for node in nodes:
             for before in node.after:
                 if before in inside:
