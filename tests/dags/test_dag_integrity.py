@@ -284,6 +284,17 @@ def test_what_can_wait_and_what_may_not_have_pools_of_their_own(
     }  # fmt: skip
 
 
+def test_one_task_at_a_time_writes_the_tables_of_a_pipeline(dags: dict[str, Any]) -> None:
+    """Airflow's own backfill runs ten intervals at once: nine would wait at a lock, in a slot and a JVM each."""
+    alone = {
+        (id.split("__")[0], t.task_id) for id, dag in dags.items() for t in dag.tasks if t.max_active_tis_per_dag == 1
+    }
+    assert alone == {
+        ("batch", "restate"), ("batch", "compare"), ("backfill", "chunk.restate"), ("backfill", "chunk.compare"),
+    }  # fmt: skip
+    assert all(dags[dag_id].max_active_runs == 1 for dag_id in ARCHIVES)
+
+
 def test_the_backfill_form_is_typed(dags: dict[str, Any]) -> None:
     params = dags["backfill"].params
     assert params.get_param("pipeline").schema["enum"] == PIPELINES

@@ -122,6 +122,7 @@ def reconcile(pipelines: list[str]) -> Graph:
                 per_item_of=item,
                 group="each",
                 called_by="pipeline",
+                alone=False,  # each is of another pipeline
                 assets=False,
             ),
         ),
@@ -197,6 +198,7 @@ def backfill(pipelines: list[str]) -> Graph:
                 doc="Ingests what is new and restates the chunk's windows.",
                 after=("plan",),
                 arguments=(NAME, "--from", CHUNK[0], "--to", CHUNK[1], "--only"),
+                alone=True,
                 per_item_of=item,
                 group="chunk",
                 called_by="from",

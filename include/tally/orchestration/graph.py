@@ -113,6 +113,7 @@ def batch(pipeline: Pipeline, every: str, deadline: timedelta | None = None) -> 
         doc="Restates the windows of the interval from the archive, and older ones that late events touch.",
         after=("wait",),
         arguments=(name, "--from", SINCE, "--to", UNTIL, ONLY, "--archived"),
+        alone=True,
         inlets=archives,
         outlets=(f"batch/{name}",),
     )
@@ -188,6 +189,7 @@ def judged(
     per_item_of: str = "",
     group: str = "",
     called_by: str = "",
+    alone: bool = True,
     assets: bool = True,
 ) -> tuple[Node, ...]:
     """Compare, judge, seal; a failed verdict is an answer and no accident, so it is not tried again."""
@@ -196,7 +198,7 @@ def judged(
     each: Any = {"per_item_of": per_item_of, "group": group, "called_by": called_by}
     return (
         Node(
-            id="compare", kind="spark", runs="reconcile.py", first="compare", after=after, **each,
+            id="compare", kind="spark", runs="reconcile.py", first="compare", after=after, alone=alone, **each,
             doc="Compares both layers row by row. Where rows differ, Spark explains each; else none is started.",
             arguments=(pipeline, *arguments, "--ticket", TICKET),
             inlets=(f"batch/{pipeline}",) if assets else (),

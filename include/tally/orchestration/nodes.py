@@ -44,6 +44,7 @@ class Node:
     until: str = ""  # wait: a moment, ISO 8601
     inlets: tuple[str, ...] = ()
     outlets: tuple[str, ...] = ()
+    alone: bool = False  # one of it at a time, in whatever run: others would wait at its table's lock, in a slot each
     retries: int = 2
     timeout: timedelta = timedelta(hours=2)
     per_item_of: str = ""  # the task whose list this one is repeated over, together with all others that name it

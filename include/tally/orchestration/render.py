@@ -136,6 +136,7 @@ def operator(node: Node, taking: Pools, before: Callable[[Any], None] | None = N
         "doc_md": node.doc,
         "retries": node.retries,
         "execution_timeout": node.timeout,
+        "max_active_tis_per_dag": 1 if node.alone else None,
         "pre_execute": before,
         "on_failure_callback": red_unless_told if node.tells else red,
         "inlets": [Asset(name) for name in node.inlets],
