@@ -213,9 +213,13 @@ def test_who_is_first_where_a_slot_is_waited_for(dags: dict[str, Any]) -> None:
     assert [task.weight_rule for task in tasks] == ["upstream"] * 4, "a chunk that is begun is ended first"
     live, late = weights(*ARCHIVES, *BATCHES).values(), weights("backfill", "reconcile", "maintain").values()
     assert min(weights("streams").values()) > max(live) and min(live) > max(late)
-    (archive,) = weights(*ARCHIVES).values()
-    before = {task for task, weight in weights("batch__vendor_trips").items() if weight > archive}
-    assert before == {"compare", "judge", "seal"}, "what is begun is ended, and what is not has more to state with it"
+    rides, payments = (weights(f"archive__{topic}")["ingest"] for topic in ("rides", "payments"))
+    assert rides > payments, "four pipelines read the one, and one the other"
+    for archive in (rides, payments):
+        before = {task for task, weight in weights("batch__vendor_trips").items() if weight > archive}
+        assert before == {"compare", "judge", "seal"}, (
+            "what is begun is ended, and what is not has more to state with it"
+        )
 
 
 def test_the_batch_schedule_is_a_setting(monkeypatch: pytest.MonkeyPatch, airflow_home: Path) -> None:

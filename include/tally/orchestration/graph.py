@@ -11,7 +11,7 @@ from typing import Any
 
 from tally.catalog.spec import Pipeline
 from tally.orchestration import runbook
-from tally.orchestration.nodes import FEEDING, LIVE, URGENT, Graph, Node, Schedule
+from tally.orchestration.nodes import FEEDING, LIVE, MOST_READERS, URGENT, Graph, Node, Schedule
 
 ARCHIVE = "archive__{}"
 BATCH = "batch__{}"
@@ -78,7 +78,7 @@ def archive(topic: str, every: str, readers: Sequence[str]) -> Graph:
         doc=runbook.ARCHIVE.format(topic=topic, readers=", ".join(sorted(readers)) or "none that can be loaded now"),
         schedule=Schedule(kind="archive", of=every),
         tags=("tally", "archive", tag("topic", topic)),
-        weight=FEEDING,
+        weight=FEEDING + min(max(len(readers), 1), MOST_READERS),
         nodes=(
             Node(
                 id="ingest",

@@ -10,8 +10,10 @@ from typing import Any, Literal
 # Who is first where several wait for a worker, or for a slot of one pool. A task counts for as many times its DAG's
 # weight as it stands deep in it, so that what is begun is ended first. A stream that is down waits for no batch, and a
 # batch of now for nothing that a person wants of long ago. An archive is after comparisons, or four pipelines whose
-# tasks take as long as their interval would seal nothing, and before restatements, which have more to state with it.
-URGENT, FEEDING, LIVE, ANY_TIME = 1000, 25, 10, 1
+# tasks take as long as their interval would seal nothing, and before restatements, which have more to state with it: by
+# one for each pipeline that reads it, so that the archive which most wait for comes first.
+URGENT, FEEDING, LIVE, ANY_TIME = 1000, 20, 10, 1
+MOST_READERS = 9
 
 
 @dataclass(frozen=True, kw_only=True)
