@@ -107,6 +107,7 @@ def test_a_store_of_before_keeps_what_it_says_of_shared_streams(tmp_path: Path) 
     made = store()
     with alone(made) as connection:
         connection.execute(sa.text("DROP TABLE shares"))
+        connection.execute(sa.text("DROP TABLE reached"))
         connection.execute(sa.text("ALTER TABLE ledger DROP COLUMN first"))
         connection.execute(sa.text("ALTER TABLE streams DROP COLUMN took"))
         connection.execute(sa.text("UPDATE tally_revision SET version_num = '0002'"))
