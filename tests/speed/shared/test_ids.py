@@ -94,6 +94,30 @@ def test_all_that_is_held_can_be_restored(kind: pa.DataType) -> None:
     assert again.held() == ids.held() and again.held().schema.field("_id").type == kind
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "copies"),
+    [
+        (pa.int32(), pa.int64(), 1),
+        (pa.int64(), pa.decimal128(25, 2), 1),
+        (pa.string(), pa.large_string(), 1),
+        (pa.int64(), pa.string(), 0),
+        (pa.string(), pa.int64(), 0),
+    ],
+    ids=str,
+)
+def test_ids_of_another_type_are_copies_where_they_are_equal(
+    before: pa.DataType, after: pa.DataType, copies: int
+) -> None:
+    """A topic's contract was changed, and its stream goes on."""
+    ids, place = Ids(LATENESS), [("_partition", pa.int32()), ("_offset", pa.int64())]
+    for at, kind in enumerate((before, after)):
+        columns = [pa.array([0], pa.int32()), pa.array([at]), pa.array([7]).cast(kind), pa.array([5])]
+        table = pa.table(columns, schema=pa.schema([*place, ("_id", kind), ("_time", pa.int64())]))
+        assert len(left_out(ids, table, watermark=-1)) == at * copies
+        assert ids.held().schema.field("_id").type == kind
+    assert len(ids) == 1 + copies
+
+
 @pytest.mark.parametrize("alike", [False, True], ids=["", "all hashes are the same"])
 @pytest.mark.parametrize("seed", range(20))
 def test_the_same_is_left_out_whatever_is_forgotten_and_restored(

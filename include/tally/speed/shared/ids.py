@@ -108,9 +108,11 @@ class Ids:
 
     def put(self, seen: pa.Table) -> None:
         """Remember ids with their times."""
-        self.kind = seen.schema.field("_id").type
         if not seen.num_rows:
             return
+        kind = seen.schema.field("_id").type
+        if kind != self.kind:  # the topic's contract was changed
+            self.kind, self.runs = kind, [run for run in self.runs if alike(run.seen.schema.field("_id").type, kind)]
         run = Run.of(hashes(seen["_id"]), seen.select([*SEEN]).combine_chunks())
         while self.runs and len(self.runs[-1].hashes) < STEP * len(run.hashes):
             run = self.runs.pop().and_also(run)
@@ -133,6 +135,15 @@ class Ids:
         """All that is remembered, as `put` takes it."""
         none = pa.table({"_id": pa.array([], self.kind), "_time": pa.array([], pa.int64())})
         return pa.concat_tables([none, *(run.seen for run in self.runs)], promote_options="permissive")
+
+
+def alike(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether ids of these types may be equal: no number is a text."""
+    try:
+        pa.unify_schemas([pa.schema([("_id", one)]), pa.schema([("_id", other)])], promote_options="permissive")
+    except pa.ArrowException:
+        return False
+    return True
 
 
 def in_order(events: pa.Table) -> pa.Table:
