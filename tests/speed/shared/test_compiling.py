@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from tally.lake.session import interpreting
 from tally.speed.shared.events import SMALL, Judged
+from tally.speed.shared.micro_batches import MicroBatches
 from tally.speed.shared.reading import FEW_ROWS, Reading
-from tally.speed.shared.topic_stream import TopicStream
 
 COMPILED, INTERPRETED = "compiled", "interpreted"
 
@@ -28,7 +28,7 @@ class Stream:
     def micro_batch(self, offsets: int, *, first: bool = False) -> list[Any]:
         self.self.may_compile = not first
         found = Judged(frame=lambda: None, offsets=offsets, seen={})
-        return [TopicStream.session_for(self.self, one, found) for one in self.members]  # type: ignore[arg-type]
+        return [MicroBatches.session_for(self.self, one, found) for one in self.members]  # type: ignore[arg-type]
 
 
 def test_few_events_are_never_worth_it() -> None:

@@ -58,6 +58,10 @@ class Taken:
     late_watermark: int
     clock: Clock
 
+    def ends(self, topic: str) -> dict[int, int]:
+        """How far each partition was read."""
+        return ends_of(self.ranges, topic)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
@@ -65,6 +69,11 @@ class Row:
 
     batch: int
     totals: pa.Table
+
+
+def ends_of(ranges: Ranges, topic: str) -> dict[int, int]:
+    """Where the ranges of a topic end."""
+    return {partition: to for partition, (_, to) in ranges[topic].items()}
 
 
 class Inbox:
