@@ -10,6 +10,7 @@ from pathlib import Path
 import definitions
 import pytest
 
+from tally.catalog import cron as crons
 from tally.catalog import schedule
 from tally.catalog.load import load
 
@@ -36,23 +37,23 @@ def no_settings(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_full_hour_is_spread_and_any_other_minute_is_taken_at_its_word(
     cron: str, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule, "minute_of", lambda _: 7)
-    assert schedule.spread(cron, "trips") == at
+    monkeypatch.setattr(crons, "minute_of", lambda _: 7)
+    assert crons.spread(cron, "trips") == at
 
 
 def test_two_hundred_pipelines_are_due_all_over_the_hour_and_at_the_same_minute_in_each_process() -> None:
     names = [f"pipeline_{number}" for number in range(200)]
-    minutes = [schedule.minute_of(name) for name in names]
+    minutes = [crons.minute_of(name) for name in names]
     assert all(0 <= minute < 60 for minute in minutes)
     assert max(map(minutes.count, minutes)) <= 12, "a sixtieth of them is 3.3"
-    script = f"from tally.catalog.schedule import minute_of; print([minute_of(n) for n in {names!r}])"
+    script = f"from tally.catalog.cron import minute_of; print([minute_of(n) for n in {names!r}])"
     other = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert other.stdout.strip() == str(minutes)
 
 
 def test_a_pipeline_s_own_words_win_over_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = load(definitions.write(tmp_path / "plain")).pipelines["demand"]
-    assert schedule.every(plain) == f"{schedule.minute_of('demand')} * * * *"
+    assert schedule.every(plain) == f"{crons.minute_of('demand')} * * * *"
     assert schedule.deadline(plain) == timedelta(hours=1)
     folder = definitions.write(tmp_path / "own")
     definitions.edit(folder, 'key="zone"', 'key="zone", every="*/10 * * * *", deadline="5 minutes", team="a", tier="b"')

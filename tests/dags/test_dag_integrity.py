@@ -16,8 +16,8 @@ import definitions
 import pytest
 
 from tally.base.settings import REPO
+from tally.catalog.cron import minute_of
 from tally.catalog.load import load
-from tally.catalog.schedule import minute_of
 
 CATALOGUE = load(REPO / "spark")
 PIPELINES = sorted(CATALOGUE.pipelines)

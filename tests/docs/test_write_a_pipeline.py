@@ -13,9 +13,10 @@ from pyspark.sql import SparkSession
 
 from tally.base.duration import human
 from tally.base.settings import REPO
+from tally.catalog.cron import minute_of
 from tally.catalog.load import load
 from tally.catalog.purity import check_purity
-from tally.catalog.schedule import every, minute_of
+from tally.catalog.schedule import every
 from tally.catalog.spec import Pipeline
 from tally.orchestration import graph
 from tally.orchestration.nodes import Schedule

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from tally.base.duration import human, parse_duration
 from tally.base.errors import DefinitionError, TallyError
-from tally.catalog.schedule import check_cron
+from tally.catalog.cron import check_cron
 from tally.catalog.schema import RESERVED, parse_schema
 from tally.catalog.spec import Events, Hopping, Pipeline, Session, Topic, Tumbling, Window
 
