@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import cast
 
@@ -20,7 +22,7 @@ from tally.catalog.declare import hopping, session, tumbling
 from tally.catalog.ranges import windows_of
 from tally.kinds import kind_of
 from tally.kinds.frames import MARK
-from tally.kinds.join import Join
+from tally.kinds.join import Join, window_above_joins
 
 SEVEN = tumbling("7 minutes")
 UNEVEN = hopping("25 minutes", by="10 minutes")
@@ -134,6 +136,28 @@ def test_a_frame_bears_one_event_time_and_above_the_join_that_is_the_window(spar
     windows = [groups.apply(at) for at in range(groups.size()) if groups.apply(at).dataType().typeName() == "struct"]
     assert [one.metadata().contains(MARK) for one in windows] == [True]
     assert ClassicFrame.groupBy is plain, "and it is as it was"
+
+
+def test_functions_that_run_beside_a_join_group_as_they_always_do(spark: SparkSession) -> None:
+    marked = spark.readStream.format("rate").load().withWatermark("timestamp", "1 second")
+    windowed, plain = marked.withColumn("window", F.window("timestamp", "1 second")), ClassicFrame.groupBy
+
+    def nodes() -> list[str]:
+        plan = windowed.groupBy("window").count()._jdf.queryExecution().analyzed()
+        return [line.strip(" +-:").split()[0] for line in str(plan.treeString()).splitlines()]
+
+    def of_a_join() -> list[str]:
+        with window_above_joins(RIDES):
+            time.sleep(0.01)
+            return nodes()
+
+    alone = nodes()
+    with window_above_joins(RIDES), ThreadPoolExecutor(1) as beside:
+        mine = nodes()
+        assert beside.submit(nodes).result() == alone != mine
+    with ThreadPoolExecutor(4) as beside:
+        assert [one.result() for one in [beside.submit(of_a_join) for _ in range(8)]] == [mine] * 8
+    assert ClassicFrame.groupBy is plain
 
 
 def aggregates(plan: object) -> list:  # type: ignore[type-arg]

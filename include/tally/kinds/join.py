@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from tally.catalog.spec import Topic
 from tally.kinds.frames import MARK, timed, unmarked
 from tally.kinds.kind import LateRule
 from tally.kinds.windowed import Windowed
+
+ONE_AT_A_TIME = threading.Lock()  # what each puts back is what was there before all of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +62,18 @@ def window_above_joins(topic: Topic) -> Iterator[None]:
     """While a function runs over streams, `groupBy("window")` above a join groups by the window as an event time.
 
     Without that mark Spark would keep the state of every window for ever. The times themselves are plain values there.
+    Functions that other threads run meanwhile group as they always do.
     """
+    with ONE_AT_A_TIME:
+        yield from grouping_by_marked_windows(topic)
+
+
+def grouping_by_marked_windows(topic: Topic) -> Iterator[None]:
     kind: Any = ClassicFrame
-    plain, delay = kind.groupBy, {MARK: millis(topic.lateness)}
+    plain, delay, mine = kind.groupBy, {MARK: millis(topic.lateness)}, threading.get_ident()
 
     def group_by(frame: DataFrame, *columns: Any) -> Any:
-        if columns and "window" in columns:
+        if columns and "window" in columns and threading.get_ident() == mine:
             times = [f.name for f in frame.schema.fields if MARK in f.metadata and frame.columns.count(f.name) == 1]
             window = F.col("window").alias("window", metadata=delay)
             frame = unmarked(frame, *times).withColumn("window", window)
