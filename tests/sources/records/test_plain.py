@@ -16,6 +16,7 @@ from tally import topic
 from tally.catalog.spec import Topic
 from tally.sources.records import decode, plain
 from tally.sources.records.plain import Reader
+from tally.sources.records.valid import Valid
 
 FLAT = Reader(declared("flat").schema)
 MONEY = Reader(declared("decimals").schema)
@@ -138,6 +139,14 @@ def test_hardly_a_record_of_the_benches_is_left(name: str) -> None:
 def test_a_topic_with_a_column_that_cannot_be_read_is_the_references() -> None:
     nested = topic("t", schema="at TIMESTAMP, tags ARRAY<INT>", event_time="at", lateness="1 minute")
     assert not Reader(nested.schema).covers and FLAT.covers and MONEY.covers
+
+
+@pytest.mark.parametrize("names", [[f"{at:04}" * 6 for at in range(1_000)], ["long" * 200]], ids=["many", "a long one"])
+def test_a_topic_with_too_many_letters_in_its_names_is_the_references(names: list[str]) -> None:
+    """RE2 compiles no expression for them."""
+    columns = ", ".join(f"c{name} DOUBLE" for name in names)
+    wide = topic("wide", schema=f"at TIMESTAMP, {columns}", event_time="at", lateness="1 minute")
+    assert not Reader(wide.schema).covers and Valid.of(wide) is None
 
 
 def test_names_of_which_one_begins_another() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -62,6 +63,17 @@ def test_a_copy_of_one_that_was_left_out_is_left_out_too() -> None:
     assert left_out(ids, events((0, 2, 7, 2 * step))) == {(0, 2)}
 
 
+@pytest.mark.parametrize("apart", [1, LATENESS + 1])
+def test_an_id_may_have_any_number_of_copies(apart: int) -> None:
+    """A producer that gives all of its events one id; to look at them two by two would take hours."""
+    ids, count = Ids(LATENESS), 100_000
+    table = events(*((0, at, "", at * apart) for at in range(count)))
+    for expected in (count if apart > LATENESS else 1, 0):
+        out, brought = ids.told_apart(table, watermark=-1)
+        ids.put(brought)
+        assert out.num_rows == count - expected
+
+
 def test_late_ones_are_left_out_and_make_no_other_a_copy() -> None:
     ids = Ids(LATENESS)
     assert left_out(ids, events((0, 0, 7, 100), (0, 1, 7, 101)), watermark=100) == {(0, 0)}
@@ -116,6 +128,62 @@ def test_ids_of_another_type_are_copies_where_they_are_equal(
         assert len(left_out(ids, table, watermark=-1)) == at * copies
         assert ids.held().schema.field("_id").type == kind
     assert len(ids) == 1 + copies
+
+
+def identified(kind: pa.DataType, *values: object) -> pa.Table:
+    """Events at one time, one offset after the other, with these ids."""
+    count = len(values)
+    places = {"_partition": pa.array([0] * count, pa.int32()), "_offset": pa.array(range(count), pa.int64())}
+    return pa.table({**places, "_id": pa.array(values, kind), "_time": pa.array([5] * count, pa.int64())})
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(20, 0), pa.decimal128(38, 0), pa.decimal128(38, 18)], ids=str)
+def test_whole_numbers_that_became_decimals_are_copies(kind: pa.DataType) -> None:
+    numbers = [0, 1, -1, -2, 2**61 - 1, 2**62, 2**63 - 1, -(2**63)]
+    ids = Ids(LATENESS)
+    assert left_out(ids, identified(pa.int64(), *numbers), watermark=-1) == set()
+    assert len(left_out(ids, identified(kind, *map(Decimal, numbers)), watermark=-1)) == len(numbers)
+
+
+@pytest.mark.parametrize("restored", [False, True])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ((pa.int64(), -7), (pa.decimal128(38, 30), Decimal(-7))),
+        ((pa.decimal128(38, 38), Decimal(0)), (pa.int64(), 0)),
+        ((pa.decimal128(38, 0), Decimal(10**37)), (pa.decimal128(38, 38), Decimal(0))),
+        ((pa.binary(), b"abc"), (pa.string(), "abc")),
+        ((pa.string(), "abc"), (pa.binary(), b"abc")),
+    ],
+    ids=str,
+)
+def test_a_stream_goes_on_with_ids_of_any_other_type(
+    before: tuple[pa.DataType, object], after: tuple[pa.DataType, object], restored: bool
+) -> None:
+    """No DECIMAL may have the digits of both; a text is no copy of bytes, and is remembered as a text."""
+    ids, (kind, value) = Ids(LATENESS), before
+    assert left_out(ids, identified(kind, value), watermark=-1) == set()
+    kind, new = after
+    for number in range(4):
+        expected = {(0, 0)} if number or new == value else set()
+        assert left_out(ids, identified(kind, new), watermark=-1) == expected
+        if restored:
+            held, ids = ids.held(), Ids(LATENESS)
+            ids.restore([held], 0)
+
+
+def test_ids_of_another_column_tell_of_no_copy() -> None:
+    """The topic's contract names another column: what is remembered of the one before are other things."""
+    sales, tickets, again = (Ids(LATENESS, of=column) for column in ("sale", "ticket", "sale"))
+    left_out(sales, identified(pa.int64(), 7))
+    kept = [sales.lasting(sales.held(), 0), sales.held(), Ids(LATENESS, of="sale").held()]
+    tickets.restore(kept, 0)
+    again.restore(kept, 0)
+    assert left_out(tickets, identified(pa.int64(), 7), watermark=-1) == set()
+    assert left_out(again, identified(pa.int64(), 7), watermark=-1) == {(0, 0)}
+    older = Ids(LATENESS, of="ticket")  # an inbox of before does not say it
+    older.restore([sales.held().replace_schema_metadata(None)], 0)
+    assert len(older) == 1
 
 
 @pytest.mark.parametrize("alike", [False, True], ids=["", "all hashes are the same"])

@@ -129,7 +129,7 @@ def at_places(events: pa.Table, places: pa.Table) -> np.ndarray[Any, np.dtype[np
     """Which of the events are at these places."""
     (partitions, offsets), (where, these) = ([one[name].to_numpy() for name in PLACE] for one in (events, places))
     found = np.zeros(len(offsets), np.bool_)
-    for partition in np.unique(where):
+    for partition in np.unique(partitions):  # of one task's events they are few
         mine = partitions == partition
         found[mine] = np.isin(offsets[mine], these[where == partition])
     return found

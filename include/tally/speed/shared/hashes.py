@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -11,19 +12,25 @@ from tally.sources.records.plain import duck
 
 Hashes = np.ndarray[Any, np.dtype[Any]]
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
+BIGINT = 2**63
 
 
 def hashes(ids: pa.ChunkedArray) -> Hashes:
     """One of 64 bits for each id: a whole number, a DECIMAL, text or bytes."""
     if pa.types.is_integer(ids.type):
         return mixed(ids.cast(pa.int64()).to_numpy())
-    if pa.types.is_decimal(ids.type):  # Python's is the same for equal numbers, whatever their scale
-        return mixed(np.array([hash(one) for one in ids.to_pylist()], np.int64))
+    if pa.types.is_decimal(ids.type):
+        return mixed(np.array([short_of(one) for one in ids.to_pylist()], np.int64))
     connection = duck()
     connection.register("ids", pa.table({"id": ids}))
     found = connection.sql("SELECT hash(id) AS hash FROM ids").to_arrow_table()["hash"].to_numpy()
     connection.unregister("ids")
     return np.asarray(found)
+
+
+def short_of(one: Decimal) -> int:
+    """A BIGINT for a number, whatever its scale: itself where it is one."""
+    return int(one) if -BIGINT <= one < BIGINT and one == int(one) else hash(one)
 
 
 def mixed(numbers: np.ndarray[Any, np.dtype[np.int64]]) -> Hashes:

@@ -7,8 +7,8 @@ else decides: the fate of an event can be told from its copies nearby, without w
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,10 @@ PARTS = 10
 STEP = 2
 LEFT_OUT = pa.schema([("_partition", pa.int32()), ("_offset", pa.int64())])
 SEEN = ("_id", "_time")
-Times = dict[Hashable, tuple[int, ...]]
+# Each DECIMAL and each whole number has its digits in this.
+NUMBER = pa.decimal256(76, 38)
+# In what is kept of ids, which column of the events they are.
+OF = b"of"
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,7 @@ class Run:
         return cls(found[order], seen.take(pa.array(order)).combine_chunks())
 
     def and_also(self, other: Run) -> Run:
-        both = pa.concat_tables([self.seen, other.seen], promote_options="permissive")
-        return Run.of(np.concatenate([self.hashes, other.hashes]), both)
+        return Run.of(np.concatenate([self.hashes, other.hashes]), whole([self.seen, other.seen]))
 
     def after(self, over: int) -> Run:
         kept = self.seen["_time"].to_numpy() > over
@@ -52,11 +54,39 @@ class Run:
         return self.seen.take(pa.array(skipped + np.arange(many.sum())))
 
 
-class Ids:
-    """The ids of a topic of such a lateness (milliseconds), each with the event times of its copies (microseconds)."""
+@dataclass(frozen=True)
+class Near:
+    """Times of ids, by which others are found that are no further from one than a span: a look takes the same of many.
 
-    def __init__(self, lateness: int) -> None:
-        self.lateness = lateness
+    Those of an id in one slot, a span long, are all near each other: of these the first and the last tell of all.
+    """
+
+    span: int
+    slots: dict[tuple[Hashable, int], tuple[int, int]] = field(default_factory=dict)
+
+    def put(self, one: Hashable, time: int) -> None:
+        slot = (one, time // max(self.span, 1))
+        first, last = self.slots.get(slot, (time, time))
+        self.slots[slot] = min(first, time), max(last, time)
+
+    def has(self, one: Hashable, time: int) -> bool:
+        at = time // max(self.span, 1)
+        if (one, at) in self.slots:
+            return True
+        before, after = self.slots.get((one, at - 1)), self.slots.get((one, at + 1))
+        return (before is not None and time - before[1] <= self.span) or (
+            after is not None and after[0] - time <= self.span
+        )
+
+
+class Ids:
+    """The ids of a topic of such a lateness (milliseconds), each with the event times of its copies (microseconds).
+
+    Of which column of the events they are is kept with them: what the inbox has of another one tells of no copy.
+    """
+
+    def __init__(self, lateness: int, of: str = "") -> None:
+        self.lateness, self.of = lateness, of
         self.runs: list[Run] = []
         self.kind: pa.DataType = pa.null()  # of the ids
         self.swept = 0
@@ -75,11 +105,10 @@ class Ids:
         out = late.copy()
         copied = np.flatnonzero(self.may_be_copies(found) & ~late)
         some = rows.select([*SEEN]).take(pa.array(copied))
-        span, known, new = self.lateness * 1000, self.times(np.unique(found[copied])), Times()
+        near = self.near(np.unique(found[copied]))
         for at, one, time in zip(copied, some["_id"].to_pylist(), some["_time"].to_pylist(), strict=True):
-            others = known.get(one, ()) + new.get(one, ())
-            out[at] = any(abs(time - other) <= span for other in others)
-            new[one] = (*new.get(one, ()), time)
+            out[at] = near.has(one, time)
+            near.put(one, time)
         left_out = rows.filter(pa.array(out)).select(LEFT_OUT.names).cast(LEFT_OUT)
         return left_out, rows.filter(pa.array(~late)).select([*SEEN])
 
@@ -89,13 +118,13 @@ class Ids:
         again = [ordered[1:][ordered[1:] == ordered[:-1]]]
         return among(together([*again, *(ordered[among(run.hashes, ordered)] for run in self.runs)]), found)
 
-    def times(self, wanted: Hashes) -> Times:
+    def near(self, wanted: Hashes) -> Near:
         """The times that are remembered of ids with these hashes, and maybe of others."""
-        found = Times()
+        found = Near(self.lateness * 1000)
         for run in self.runs if len(wanted) else []:
             seen = run.of_hashes(wanted)
             for one, time in zip(seen["_id"].to_pylist(), seen["_time"].to_pylist(), strict=True):
-                found[one] = (*found.get(one, ()), time)
+                found.put(one, time)
         return found
 
     def short_hashes(self) -> Hashes:
@@ -104,7 +133,10 @@ class Ids:
 
     def lasting(self, seen: pa.Table, watermark: int) -> pa.Table:
         """Of ids with their times those that an event may be a copy of once this is the watermark."""
-        return seen.filter(pa.array(seen["_time"].to_numpy() > (watermark - self.lateness) * 1000))
+        return self.named(seen.filter(pa.array(seen["_time"].to_numpy() > (watermark - self.lateness) * 1000)))
+
+    def named(self, seen: pa.Table) -> pa.Table:
+        return seen.replace_schema_metadata({OF: self.of.encode()})
 
     def put(self, seen: pa.Table) -> None:
         """Remember ids with their times."""
@@ -120,7 +152,8 @@ class Ids:
 
     def restore(self, parts: Iterable[pa.Table], watermark: int) -> None:
         for seen in parts:
-            self.put(seen)
+            if (seen.schema.metadata or {}).get(OF, self.of.encode()) == self.of.encode():
+                self.put(seen)
         self.forget(watermark)
 
     def forget(self, watermark: int) -> None:
@@ -134,16 +167,33 @@ class Ids:
     def held(self) -> pa.Table:
         """All that is remembered, as `put` takes it."""
         none = pa.table({"_id": pa.array([], self.kind), "_time": pa.array([], pa.int64())})
-        return pa.concat_tables([none, *(run.seen for run in self.runs)], promote_options="permissive")
+        return self.named(whole([none, *(run.seen for run in self.runs)]))
 
 
 def alike(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether ids of these types may be equal: no number is a text."""
+    """Whether ids of these types may be equal: no number is a text, and no text is bytes."""
+    return any(is_such(one) and is_such(other) for is_such in (is_number, is_text, is_bytes))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_decimal(kind))
+
+
+def is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def whole(some: Sequence[pa.Table]) -> pa.Table:
+    """Ids with their times as one table, of types that may be equal."""
     try:
-        pa.unify_schemas([pa.schema([("_id", one)]), pa.schema([("_id", other)])], promote_options="permissive")
-    except pa.ArrowException:
-        return False
-    return True
+        return pa.concat_tables(some, promote_options="permissive")
+    except pa.ArrowInvalid:  # no DECIMAL that Arrow makes of two of these has their digits
+        wide = [one.set_column(0, "_id", one["_id"].cast(NUMBER)) for one in some]
+        return pa.concat_tables(wide, promote_options="permissive")
 
 
 def in_order(events: pa.Table) -> pa.Table:

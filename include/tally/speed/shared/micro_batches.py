@@ -69,7 +69,7 @@ class MicroBatches:
 
     def remembered(self) -> Ids | None:
         """The ids that the inbox has of the micro-batches so far, where the topic's events have any."""
-        newest, ids = self.inbox.newest(), Ids(millis(self.topic.lateness))
+        newest, ids = self.inbox.newest(), Ids(millis(self.topic.lateness), self.topic.unique or "")
         if self.topic.unique and newest is not None:
             ids.restore((row.totals for row in self.inbox.rows(*IDS)), newest.clock.watermark)
         return ids if self.topic.unique else None

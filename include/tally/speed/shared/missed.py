@@ -85,7 +85,10 @@ class Missed:
             if member.left:
                 return
             totals = there.get(span.last.batch)  # of all that no row before it is of
-            ids = None if totals is not None else ids or self.ids_before(span.first, member)
+            if totals is not None:
+                ids = None
+            elif ids is None:  # that there are none yet is known, too
+                ids = self.ids_before(span.first, member)
             with self.journal.running(member.place, span.last.batch):
                 self.take(member, span, totals, ids)
             self.journal.outlived(member.place, span.last.batch)
