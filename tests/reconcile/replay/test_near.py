@@ -59,3 +59,12 @@ def test_the_replay_leaves_out_the_copies_that_the_stream_left_out(seed: int) ->
         copies = [(number, p, offset, time) for number, (p, offset, one, time) in events.values() if one == key]
         for partition, offset, again in follow(copies):
             assert again == ((partition, offset) in left_out), (partition, offset)
+
+
+@pytest.mark.parametrize("apart", [1, LATENESS + 1])
+def test_an_id_may_have_any_number_of_copies(apart: int) -> None:
+    """A producer that gives all of its events one id; to look at them two by two would take hours."""
+    count = 100_000
+    held = cut(replace(micro_batch(0, {0: (0, count)}, watermark=T0, late=0), ids=NEAR))
+    told = repeated(held, ORDERS)([(0, 0, offset, (T0 + offset * apart) * 1000) for offset in range(count)])
+    assert sum(again for _, _, again in told) == (0 if apart > LATENESS else count - 1)

@@ -13,6 +13,7 @@ from tally.catalog.ranges import merge
 from tally.catalog.spec import Topic
 from tally.control.ledger import NEAR
 from tally.reconcile.cut import Cut
+from tally.speed.shared.ids import Near
 
 GAP, UNREAD = -1, -2
 Numbers = np.ndarray[Any, np.dtype[Any]]
@@ -91,14 +92,14 @@ def repeated(cut: Cut, topic: Topic) -> Callable[[Iterable[Held]], list[tuple[in
     near = [batch.ids == NEAR for batch in cut.batches]
 
     def follow(copies: Iterable[Held]) -> list[tuple[int, int, bool]]:
-        found, free_from, times = [], -1, list[int]()
+        found, free_from, times = [], -1, Near(delay)
         # As the stream met them.
         for index, partition, offset, time in sorted(
             copies, key=lambda copy: (copy[0], read[copy[0]][copy[1]], copy[2])
         ):
-            again = any(abs(time - other) <= delay for other in times) if near[index] else index < free_from
+            again = times.has(0, time) if near[index] else index < free_from
             found.append((partition, offset, again))
-            times.append(time)
+            times.put(0, time)
             if index >= free_from:
                 free_from = max(index, bisect_left(ends, time + delay)) + 1
         return found
