@@ -23,6 +23,8 @@ from tally.host import driver_files, driver_log, lock
 from tally.lake import memory
 from tally.lake.session import jvm_pid, session
 from tally.parts import Function
+from tally.speed.shared.opening import begin_to_open
+from tally.speed.shared.path import may_share
 from tally.speed.shared.topic_stream import TopicStream
 from tally.speed.start.ahead import Ahead
 from tally.speed.stream_runner import StreamRunner
@@ -79,7 +81,10 @@ class Driver:
             self.spark = session(f"tally-stream-{self.app}", memory=settings().stream_memory, extra=READ_SOON)
             self.adopted_by(held)
             self.keeper = Keeper(self.spark)
-            self.ahead = Ahead(self.spark, (one.pipeline for one in self.runners if one.is_wanted))
+            wanted = [one.pipeline for one in self.runners if one.is_wanted]
+            if any(map(may_share, wanted)):
+                begin_to_open(self.spark)
+            self.ahead = Ahead(self.spark, wanted)
             try:
                 self.host()
             finally:

@@ -23,6 +23,17 @@ from tally.speed.shared.events import are_few
 from tally.speed.shared.plan import first_offsets, most_offsets
 
 
+def begin_to_open(spark: SparkSession) -> None:
+    """Have Spark know the source, by the time that one is opened, and have its processes that only look at it."""
+
+    def look() -> None:
+        with suppress(Exception):  # whoever opens one finds the same, and tells it
+            ranges_source.register(spark)
+            spark.readStream.format(ranges_source.NAME).options(topic="", limit=1, begin="{}").load()
+
+    threading.Thread(target=inheritable_thread_target(spark)(look), name="begin to open", daemon=True).start()
+
+
 class Opening:
     """A source that is being opened; `reached` is how far its partitions were read."""
 

@@ -15,12 +15,9 @@ from tally.speed import checkpoint
 def is_shared(function: Function) -> bool:
     """Whether the pipeline takes part in its topic's stream; else it has a query of its own."""
     pipeline = function.pipeline
-    generation = checkpoint.generation(pipeline.name, pipeline.version)
-    own = Path(checkpoint.folder(pipeline.name, pipeline.version, generation))
-    chosen = checkpoint.shared_topic(str(own))
-    if chosen is None and not begins_shared(pipeline, own):
+    if not may_share(pipeline):
         return False
-    found = function.in_two
+    own, chosen, found = folder_of(pipeline), chosen_by(pipeline), function.in_two
     if isinstance(found, Split):
         if chosen is None:
             own.mkdir(parents=True, exist_ok=True)
@@ -36,6 +33,22 @@ def is_shared(function: Function) -> bool:
         field="function",
         cure=f"tally rebuild {pipeline.name}",
     )
+
+
+def may_share(pipeline: Pipeline) -> bool:
+    """The same, as far as it is known without a look at the function."""
+    return chosen_by(pipeline) is not None or begins_shared(pipeline, folder_of(pipeline))
+
+
+def folder_of(pipeline: Pipeline) -> Path:
+    """Of its newest generation."""
+    generation = checkpoint.generation(pipeline.name, pipeline.version)
+    return Path(checkpoint.folder(pipeline.name, pipeline.version, generation))
+
+
+def chosen_by(pipeline: Pipeline) -> str | None:
+    """The topic whose stream its newest generation shares, if it was begun so."""
+    return checkpoint.shared_topic(str(folder_of(pipeline)))
 
 
 def begins_shared(pipeline: Pipeline, own: Path) -> bool:

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from tally.catalog.spec import Pipeline
 from tally.control import ledger
 from tally.parts import Function, Split
+from tally.speed.shared.path import may_share
 
 
 class Ahead:
@@ -45,7 +46,7 @@ def look(function: Function) -> None:
     pipeline = function.pipeline
     with suppress(Exception):
         assert function.definition.rows is not None
-        if isinstance(function.in_two, Split):
+        if may_share(pipeline) and isinstance(function.in_two, Split):
             assert function.here is not None
         if ledger.newest(pipeline.name, pipeline.version) is None:
             function.definition.check()
