@@ -90,8 +90,9 @@ OTHERS = [LIVE, STREAMS, ARCHIVE]
 
 
 @pytest.fixture
-def airflow(airflow_database: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    shutil.copy(Path(airflow_database["AIRFLOW_HOME"], "airflow.db"), tmp_path)
+def airflow(airflow_database: dict[str, str], migrated: Path, tmp_path: Path) -> dict[str, str]:
+    """With a database of its own: in the session's there are DAGs of other tests, paused."""
+    shutil.copy(migrated, tmp_path)
     own = {"AIRFLOW_HOME": str(tmp_path), "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{tmp_path}/airflow.db"}
     own |= {"AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False", "TALLY_HOME": str(tmp_path / "home")}
     return {**os.environ, **airflow_database, **own}
