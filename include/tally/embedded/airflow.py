@@ -201,28 +201,37 @@ def wait_until_healthy(running: Running, leader: psutil.Process) -> None:
     )
 
 
+# In Airflow's database, as its own command has it. Its API would take them too, but on SQLite it stands still for
+# minutes where a request writes while a task reports: each waits for the other in the one process of both.
+MAKE = """
+import json, sys
+from airflow.models.pool import Pool
+from airflow.utils.session import create_session
+with create_session() as session:
+    there = {one.pool for one in session.query(Pool)}
+    for name, what in json.loads(sys.argv[1]).items():
+        if name not in there:
+            session.add(Pool(pool=name, slots=1, description=what, include_deferred=False))
+"""
+
+
 def make_pools(running: Running) -> None:
     """Have each pool there; one that is there already keeps the slots that somebody gave it."""
-    for name, what in POOLS.items():
-        make_pool(running, {"name": name, "slots": 1, "description": what, "include_deferred": False})
+    command = [sys.executable, "-c", MAKE, json.dumps(POOLS)]
+    said = ""
 
+    def are_there() -> bool:
+        nonlocal said
+        done = subprocess.run(
+            command, env=environment(settings(), running.port), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace", check=False,
+        )  # fmt: skip
+        said = (done.stdout.strip().splitlines() or [""])[-1]
+        return done.returncode == 0
 
-def make_pool(running: Running, pool: dict[str, Any]) -> None:
-    """Have one pool there."""
-    cure = f"airflow pools set {pool['name']} 1 Tally"
-
-    def is_there() -> bool:
-        try:
-            request(f"{running.url}/api/v2/pools", pool, token(running))
-        except OSError as error:  # HTTPError is one; 409: it is there already, 5xx: the database is busy
-            code = getattr(error, "code", 500)
-            if code < 500 and code != 409:
-                raise TallyError(f"Airflow's pool {pool['name']} cannot be made: {error}", cure=cure) from None
-            return bool(code == 409)
-        return True
-
-    if not until(is_there, seconds=START_PATIENCE, every=1.0):
-        raise TallyError(f"Airflow's pool {pool['name']} cannot be made: its API does not answer", cure=cure)
+    if not until(are_there, seconds=START_PATIENCE, every=1.0):
+        cure = "; ".join(f"airflow pools set {name} 1 '{what}'" for name, what in POOLS.items())
+        raise TallyError(f"Airflow's pools cannot be made: {said}", cure=cure)
 
 
 def token(running: Running) -> str:
