@@ -15,7 +15,7 @@ from tally.catalog.declare import pipeline, topic, tumbling
 from tally.catalog.spec import Pipeline
 from tally.kinds import kind_of
 from tally.lake.session import session
-from tally.parts import Split, combinable
+from tally.parts import Function, Split
 
 RIDES = topic("rides", schema="id BIGINT, zone INT, cents BIGINT, fare DOUBLE, at TIMESTAMP", event_time="at",
               lateness="1 minute", unique="id")  # fmt: skip
@@ -27,7 +27,7 @@ def measure(_: argparse.Namespace) -> dict[str, Any]:
     spark = session("tally-bench", memory="1g")
     declared = [of(at) for at in range(MOST)]
     began = time.perf_counter()
-    splits = [combinable(one, spark) for one in declared]
+    splits = [Function(spark, one).in_two for one in declared]
     found: dict[str, Any] = {"split_ms_each": round((time.perf_counter() - began) * 1000 / MOST, 1)}
     rows = spark.range(10).selectExpr("id", "int(id) zone", "id cents", "double(id) fare", "timestamp_seconds(id) at")
     (frame,) = kind_of(declared[0]).bounded([rows])

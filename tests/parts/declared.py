@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tally.catalog.declare import pipeline, topic, tumbling
 from tally.catalog.spec import Pipeline
 from tally.kinds import kind_of
-from tally.parts import Split, combinable
+from tally.parts import Function, Split
 
 EVENTS = topic(
     "events",
@@ -34,7 +34,7 @@ def of(transform: Callable[[DataFrame], DataFrame], *key: str) -> Pipeline:
 
 
 def split_of(spark: SparkSession, declared: Pipeline) -> Split:
-    found = combinable(declared, spark)
+    found = Function(spark, declared).in_two
     assert isinstance(found, Split), found
     return found
 

@@ -17,7 +17,7 @@ from tally.catalog.load import load
 from tally.catalog.spec import Pipeline
 from tally.checks.sample import sample
 from tally.kinds import kind_of
-from tally.parts import Refusal, combinable
+from tally.parts import Function, Refusal
 
 PATHS = {
     "vendor_trips": None,
@@ -29,7 +29,7 @@ PATHS = {
 
 @pytest.mark.parametrize("name", PATHS)
 def test_the_path_of_each_pipeline_of_the_demo(spark: SparkSession, name: str) -> None:
-    found = combinable(load(REPO / "spark").pipelines[name], spark)
+    found = Function(spark, load(REPO / "spark").pipelines[name]).in_two
     assert (found.reason if isinstance(found, Refusal) else None) == PATHS[name]
 
 
@@ -84,5 +84,5 @@ def test_a_window_that_is_not_seen_among_the_groups_is_no_part(spark: SparkSessi
             .withColumnRenamed("w", "window")
         )
     )
-    found = combinable(renamed, spark)
+    found = Function(spark, renamed).in_two
     assert isinstance(found, Refusal) and "none of its groups is seen to be its window" in found.reason

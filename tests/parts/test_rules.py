@@ -14,7 +14,7 @@ from pyspark.sql.types import DoubleType
 
 from tally.catalog.declare import events, pipeline
 from tally.catalog.spec import Pipeline
-from tally.parts import Refusal, combinable
+from tally.parts import Function, Refusal
 
 GROUP = ("window", "zone")
 MADE = {
@@ -163,7 +163,7 @@ REFUSED: dict[str, tuple[Callable[[DataFrame], DataFrame], str]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_function_that_needs_a_query_of_its_own(spark: SparkSession, name: str) -> None:
     function, reason = REFUSED[name]
-    found = combinable(of(function), spark)
+    found = Function(spark, of(function)).in_two
     assert isinstance(found, Refusal)
     assert reason in found.reason, found.reason
     assert found.where.startswith(__file__.rsplit("/", 1)[0])
@@ -174,7 +174,7 @@ def test_single_events_need_a_query_of_their_own(spark: SparkSession) -> None:
     def rows(rides: DataFrame) -> DataFrame:
         return rides.select("window", "id")
 
-    found = combinable(rows, spark)
+    found = Function(spark, rows).in_two
     assert isinstance(found, Refusal) and "there is nothing to add up" in found.reason
 
 
@@ -182,7 +182,7 @@ def test_without_ansi_mode_nothing_is_combined(spark: SparkSession) -> None:
     """A sum that outgrows its type is null there, as one of no values is in parts."""
     spark.conf.set("spark.sql.ansi.enabled", "false")
     try:
-        found = combinable(of(agg("sum(wide)")), spark)
+        found = Function(spark, of(agg("sum(wide)"))).in_two
     finally:
         spark.conf.unset("spark.sql.ansi.enabled")
     assert isinstance(found, Refusal) and "ANSI" in found.reason
@@ -195,7 +195,7 @@ def test_a_refusal_has_the_line_of_the_expression(spark: SparkSession) -> None:
             F.first("name").alias("f"),  # here
         )
 
-    found = combinable(of(function), spark)
+    found = Function(spark, of(function)).in_two
     lines = Path(__file__).read_text().splitlines()
     assert isinstance(found, Refusal)
     assert lines[int(found.where.rsplit(":", 1)[1]) - 1].endswith("# here")

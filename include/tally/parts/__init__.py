@@ -1,6 +1,6 @@
 """A pipeline's function in two: parts of its events that add up, and what finishes them; or why there are none."""
 
-from tally.parts.combine import combinable, in_two
+from tally.parts.combine import in_two
 from tally.parts.evaluate import Evaluation
 from tally.parts.function import Function
 from tally.parts.made_here import MadeHere
@@ -18,7 +18,6 @@ __all__ = [
     "Split",
     "Taking",
     "Unknown",
-    "combinable",
     "in_two",
     "merged",
 ]

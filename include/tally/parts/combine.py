@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from tally.base.errors import DefinitionError
@@ -19,13 +18,8 @@ from tally.parts.split import Split, split
 IDS = re.compile(r"TINYINT|SMALLINT|INT|INTEGER|BIGINT|LONG|STRING|BINARY|DECIMAL(\(.*\))?")
 
 
-def combinable(pipeline: Pipeline, spark: SparkSession) -> Split | Refusal:
-    """A good definition's function in two, or why the pipeline needs a query of its own."""
-    return in_two(Definition(spark, pipeline))
-
-
 def in_two(definition: Definition) -> Split | Refusal:
-    """The same of a definition that others look at, too."""
+    """A good definition's function in two, or why the pipeline needs a query of its own."""
     pipeline, spark = definition.pipeline, definition.spark
     kind = kind_of(pipeline)
     if kind.alone:

@@ -56,9 +56,8 @@ class Member:
     ) -> None:
         self.stream, self.target, self.applied = stream, target, applied
         self.split, self.here, self.shape = function.split, function.here, shape
-        split = self.split
-        self.schema = to_arrow_schema(split.schema, timezone="UTC")
-        self.open = OpenWindows(split.groups, split.window)
+        self.schema = to_arrow_schema(self.split.schema, timezone="UTC")
+        self.open = OpenWindows(self.split.groups, self.split.window)
         self.table = DeltaTable(commit.path(target.pipeline))
         self.compiled = False  # its plans over events
         self.error: Exception | None = None
